@@ -1,0 +1,105 @@
+"""The namespace of the models on numpyro and jax."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpyro
+import numpyro.distributions as dist
+
+from nousppl.models.priors import Prior
+
+
+def distribution(prior: Prior) -> dist.Distribution:
+    """The numpyro distribution of a prior."""
+    return getattr(dist, prior.family)(**prior.parameters)
+
+
+class Jax:
+    """``nousppl.models.namespace.Namespace`` on jax arrays and numpyro sites."""
+
+    exp = staticmethod(jnp.exp)
+    log = staticmethod(jnp.log)
+    log1p = staticmethod(jnp.log1p)
+    sigmoid = staticmethod(jax.nn.sigmoid)
+    where = staticmethod(jnp.where)
+    minimum = staticmethod(jnp.minimum)
+    maximum = staticmethod(jnp.maximum)
+    mean = staticmethod(jnp.mean)
+
+    @staticmethod
+    def zeros(size: int) -> jax.Array:
+        """Zeros of shape (size,)."""
+        return jnp.zeros(size)
+
+    @staticmethod
+    def array(x: Any) -> jax.Array:
+        """A constant."""
+        return jnp.asarray(x, dtype=float) if not isinstance(x, float) else x  # type: ignore[return-value]
+
+    @staticmethod
+    def stack(arrays: Sequence[Any]) -> jax.Array:
+        """A new first axis."""
+        return jnp.stack([jnp.asarray(a, dtype=float) for a in arrays])
+
+    @staticmethod
+    def positive(index: jax.Array) -> jax.Array:
+        """Indices with the negative ones set to 0."""
+        return jnp.maximum(index, 0)
+
+    @staticmethod
+    def shift(x: jax.Array, by: int) -> jax.Array:
+        """Move to the right along the last axis."""
+        by = min(by, x.shape[-1])
+        return jnp.pad(x[..., : x.shape[-1] - by], [(0, 0)] * (x.ndim - 1) + [(by, 0)])
+
+    @staticmethod
+    def sum_by(x: jax.Array, index: jax.Array, size: int) -> jax.Array:
+        """Segment sums; indices of ``size`` or more are dropped."""
+        return jax.ops.segment_sum(x, index, num_segments=size, mode="drop")
+
+    @staticmethod
+    def max_by(x: jax.Array, index: jax.Array, size: int) -> jax.Array:
+        """Segment maxima, at least 0."""
+        return jnp.zeros(size, x.dtype).at[index].max(x, mode="drop")
+
+    @staticmethod
+    def logsumexp_by(x: jax.Array, index: jax.Array, size: int) -> jax.Array:
+        """Segment log-sum-exp; empty segments give -inf."""
+        top = jax.lax.stop_gradient(jnp.full(size, -jnp.inf, x.dtype).at[index].max(x, mode="drop"))
+        safe = jnp.where(jnp.isfinite(top), top, 0.0)
+        total = jax.ops.segment_sum(jnp.exp(x - safe[jnp.minimum(index, size - 1)]), index, num_segments=size, mode="drop")
+        return safe + jnp.log(total)
+
+    @staticmethod
+    def over_nodes(function: Callable[[Any], Any], nodes: jax.Array, log_weights: jax.Array) -> jax.Array:
+        """Log of the weighted sum over nodes."""
+        logs = jax.vmap(function)(nodes)
+        return jax.nn.logsumexp(logs + log_weights[:, None], axis=0)
+
+    @staticmethod
+    def sample(name: str, prior: Prior, size: int | None = None) -> jax.Array:
+        """A latent numpyro site."""
+        base = distribution(prior)
+        return numpyro.sample(name, base if size is None else base.expand([size]).to_event(1))
+
+    @staticmethod
+    def sample_normal(name: str, scale: jax.Array) -> jax.Array:
+        """A latent numpyro site, Normal(0, scale) by element."""
+        return numpyro.sample(name, dist.Normal(0.0, scale).to_event(1))
+
+    @staticmethod
+    def deterministic(name: str, value: jax.Array) -> jax.Array:
+        """A numpyro deterministic site."""
+        return numpyro.deterministic(name, value)
+
+    @staticmethod
+    def factor(name: str, log_density: jax.Array) -> None:
+        """A numpyro factor."""
+        numpyro.factor(name, log_density)
+
+
+JAX = Jax()

@@ -1,0 +1,134 @@
+"""The exact posterior of the truth, given draws of the parameters: one call for any number of questions.
+
+Truths and origins are summed out in closed form (``nousppl.models.one_of``); averaging over draws carries the uncertainty
+about the sources into the belief.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from numpy.typing import NDArray
+
+from nousppl.inference.backend import JAX
+from nousppl.models.layout import Layout
+from nousppl.models.one_of import add_up, claim_logs, likelihood, prepare
+from nousppl.models.program import Plan, cell_log_prior, constants
+
+Draws = dict[str, NDArray[np.float32]]
+"""Per draw: ``logit`` and ``log_concentration`` (draws, claims) and the other sites by name (draws,) or (draws, size)."""
+
+
+class ClaimLogs(NamedTuple):
+    """Per-claim likelihoods of one question."""
+
+    slot: NDArray[np.float32]
+    """(draws, nodes, slots) log likelihood for a truth not named before."""
+    entry: NDArray[np.float32]
+    """(draws, nodes, entries) what is added where the entry's cell is the truth."""
+    prior: NDArray[np.float32]
+    """(draws, cells) log prior mass."""
+
+
+def theta_of(features: tuple[str, ...], draw: dict[str, Any], grid: Any) -> dict[str, Any]:
+    """Parameters of the likelihood from one draw."""
+    plan = Plan((), (), (), (), (), features)
+    theta = constants(JAX, plan, draw, grid)
+    theta["logit"] = draw["logit"]
+    if "log_concentration" in draw:
+        theta["log_concentration"] = draw["log_concentration"]
+    return theta
+
+
+@partial(jax.jit, static_argnums=(0, 1))
+def cell_logs(layout: Layout, features: tuple[str, ...], data: dict[str, Any], draws: dict[str, Any]) -> jax.Array:
+    """(draws, cells) log posterior of each cell under each draw."""
+
+    def one(draw: dict[str, Any]) -> jax.Array:
+        theta = theta_of(features, draw, data.get("text_grid"))
+        joint = likelihood(JAX, layout, data, theta).by_cell + cell_log_prior(JAX, layout, data, theta)
+        evidence = JAX.logsumexp_by(joint, data["cell_question"], layout.questions)
+        return joint - evidence[data["cell_question"]]
+
+    return jax.vmap(one)(draws)
+
+
+@partial(jax.jit, static_argnums=(0, 1))
+def witnesses(layout: Layout, features: tuple[str, ...], data: dict[str, Any], draws: dict[str, Any]) -> tuple[jax.Array, jax.Array]:
+    """Posterior of the cells, and the expected number of fresh claims behind each, averaged over the draws.
+
+    Returns:
+        (draws, cells) log posterior and (draws, cells) expected number of fresh claims that name the cell.
+    """
+
+    def one(draw: dict[str, Any]) -> tuple[jax.Array, jax.Array]:
+        theta = theta_of(features, draw, data.get("text_grid"))
+        terms = prepare(JAX, layout, data, theta)
+        zero = jnp.asarray(0.0)
+        slot_log, entry_log = claim_logs(JAX, layout, data, theta, terms, zero)
+        full = likelihood(JAX, layout, data, theta).by_cell + cell_log_prior(JAX, layout, data, theta)
+        evidence = JAX.logsumexp_by(full, data["cell_question"], layout.questions)
+        posterior = full - evidence[data["cell_question"]]
+        by_cell = jnp.exp(posterior)[data["icell_cell"]]
+        repeated = terms.echo.repeated
+        # P(not fresh | x, z) = m / p(x | z); the mean over z needs only the entries and the rest that shares one likelihood.
+        if layout.soft:
+            repeated = JAX.sum_by(data["row_weight"] * repeated, data["row_slot"], layout.slots)
+        inverse_rest = jnp.exp(-slot_log)
+        change = by_cell[data["entry_icell"]] * inverse_rest[data["entry_slot"]] * jnp.expm1(-entry_log)
+        mean_inverse = inverse_rest + JAX.sum_by(change, data["entry_slot"], layout.slots)
+        fresh = jnp.clip(1.0 - repeated * mean_inverse, 0.0, 1.0) * data["slot_looks"]
+        orders = jnp.exp(-data["cell_log_orders"])[data["icell_cell"]]
+        by_row = fresh[data["row_slot"]] * data["row_share"] * orders[data["row_icell"]]
+        return posterior, JAX.sum_by(by_row, data["icell_cell"][data["row_icell"]], layout.cells)
+
+    return jax.vmap(one)(draws)
+
+
+@partial(jax.jit, static_argnums=(0, 1))
+def claim_by_claim(layout: Layout, features: tuple[str, ...], data: dict[str, Any], draws: dict[str, Any]) -> tuple[Any, Any, Any]:
+    """See `ClaimLogs`; with no difficulty there is one node."""
+
+    def one(draw: dict[str, Any]) -> tuple[jax.Array, jax.Array, jax.Array]:
+        theta = theta_of(features, draw, data.get("text_grid"))
+        terms = prepare(JAX, layout, data, theta)
+        nodes = data["nodes"] * theta["difficulty_sd"] if layout.nodes else jnp.zeros(1)
+        slot_log, entry_log = jax.vmap(lambda d: claim_logs(JAX, layout, data, theta, terms, d))(nodes)
+        return slot_log, entry_log, cell_log_prior(JAX, layout, data, theta)
+
+    return jax.vmap(one)(draws)
+
+
+def block_size(layout: Layout, draws: int, budget: int = 4_000_000) -> int:
+    """Draws evaluated at once, so that temporaries stay within ``budget`` numbers (times a small factor)."""
+    one = max(layout.rows + layout.terms + layout.cells, 1) * max(layout.nodes, 1)
+    return int(max(1, min(draws, budget // one)))
+
+
+def posterior_cells(layout: Layout, features: tuple[str, ...], data: dict[str, Any], draws: Draws, with_witnesses: bool) -> tuple[Any, Any]:
+    """Log posterior by draw and cell (draws, cells), and the mean number of fresh witnesses (cells,) if wanted.
+
+    Draws are taken in blocks of one size, so that memory is bounded and one compilation serves all blocks.
+    """
+    total = len(draws["logit"])
+    step = block_size(layout, total)
+    logs, support = [], np.zeros(layout.cells)
+    device = {name: jnp.asarray(value) for name, value in data.items()}
+    for start in range(0, total, step):
+        index = np.minimum(np.arange(start, start + step), total - 1)
+        kept = min(step, total - start)
+        part = {name: value[index] for name, value in draws.items()}
+        if with_witnesses:
+            block, fresh = witnesses(layout, features, device, part)
+            support += np.asarray(fresh, np.float64)[:kept].sum(0)
+        else:
+            block = cell_logs(layout, features, device, part)
+        logs.append(np.asarray(block)[:kept])
+    return np.concatenate(logs), support / total
+
+
+__all__ = ["ClaimLogs", "add_up", "block_size", "cell_logs", "claim_by_claim", "posterior_cells", "witnesses"]

@@ -1,0 +1,109 @@
+"""The default variational family: full covariance over the leading parameters, independent normals for the rest."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from numpy.typing import NDArray
+
+from nousppl.models.program import Plan
+
+
+class Slot(NamedTuple):
+    """Where a site lies in the packed vector of unconstrained parameters."""
+
+    name: str
+    start: int
+    size: int
+    scalar: bool
+
+
+class Packing(NamedTuple):
+    """Order of all sites in one vector; the first ``full`` elements get a full covariance."""
+
+    slots: tuple[Slot, ...]
+    size: int
+    full: int
+
+    def unpack(self, vector: jax.Array) -> dict[str, jax.Array]:
+        """Site -> unconstrained values, last axis split."""
+        return {
+            s.name: vector[..., s.start] if s.scalar else vector[..., s.start : s.start + s.size] for s in self.slots
+        }
+
+
+class State(NamedTuple):
+    """Variational parameters."""
+
+    mean: jax.Array
+    """(size,)"""
+    factor: jax.Array
+    """(full, full): strictly lower part of the Cholesky factor, log of its diagonal on the diagonal."""
+    log_scale: jax.Array
+    """(size - full,)"""
+
+
+def packing(plan: Plan, full_size: int) -> Packing:
+    """Top-level parameters first, then group effects from the smallest set to the largest; as many whole sets as fit get a full
+    covariance."""
+    sites = sorted(plan.sites, key=lambda site: (site.scale is not None, site.size or 1))
+    slots, start, full = [], 0, 0
+    for site in sites:
+        size = site.size or 1
+        name = site.name if site.scale is None else site.name + "_raw"
+        slots.append(Slot(name, start, size, site.size is None))
+        start += size
+        if start <= full_size:
+            full = start
+    return Packing(tuple(slots), start, full)
+
+
+def initial(plan: Plan, pack: Packing, scale: float = 0.1) -> State:
+    """Prior medians with a small spread."""
+    mean = np.zeros(pack.size)
+    priors = {site.name: site.prior for site in plan.sites if site.scale is None}
+    for slot in pack.slots:
+        prior = priors.get(slot.name)
+        if prior is not None:
+            mean[slot.start : slot.start + slot.size] = _start(prior.family, prior.parameters)
+    return State(
+        jnp.asarray(mean, float),
+        jnp.eye(pack.full) * np.log(scale),
+        jnp.full(pack.size - pack.full, np.log(scale)),
+    )
+
+
+def _start(family: str, parameters: dict[str, float]) -> float:
+    if family == "HalfNormal":
+        return float(np.log(0.6 * parameters["scale"]))
+    return float(parameters.get("loc", 0.0))
+
+
+def cholesky(state: State) -> jax.Array:
+    """(full, full) lower Cholesky factor of the leading block."""
+    return jnp.tril(state.factor, -1) + jnp.diag(jnp.exp(jnp.diagonal(state.factor)))
+
+
+def transform(state: State, noise: jax.Array) -> jax.Array:
+    """Standard normal noise (..., size) -> draws of the packed parameters."""
+    full = state.factor.shape[0]
+    lead = noise[..., :full] @ cholesky(state).T
+    rest = noise[..., full:] * jnp.exp(state.log_scale)
+    return state.mean + jnp.concatenate([lead, rest], axis=-1)
+
+
+def entropy(state: State) -> jax.Array:
+    """Entropy up to a constant: sum of the logs of the diagonal."""
+    return jnp.diagonal(state.factor).sum() + state.log_scale.sum()
+
+
+def draw(state: State, seed: int, count: int) -> NDArray[np.float64]:
+    """(count, size) draws in double precision, by seed."""
+    mean, factor, log_scale = (np.asarray(part, np.float64) for part in state)
+    noise = np.random.default_rng(seed).standard_normal((count, len(mean)))
+    full = factor.shape[0]
+    lower = np.tril(factor, -1) + np.diag(np.exp(np.diagonal(factor)))
+    return mean + np.concatenate([noise[:, :full] @ lower.T, noise[:, full:] * np.exp(log_scale)], axis=1)

@@ -1,0 +1,67 @@
+"""The no-U-turn sampler of numpyro on the exact marginal."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from numpyro.diagnostics import summary
+from numpyro.infer import MCMC
+from numpyro.infer import NUTS as Kernel
+from numpyro.infer import init_to_median
+
+from nousppl.inference.backend import JAX
+from nousppl.inference.options import NUTS
+from nousppl.inference.result import Fit
+from nousppl.models.layout import Layout
+from nousppl.models.program import Plan, program
+
+
+def fit(plan: Plan, layout: Layout, data: dict[str, Any], options: NUTS, seed: int, progress: Any) -> Fit:
+    """Sample the parameters.
+
+    Args:
+        plan: the parameters.
+        layout: static sizes.
+        data: arrays of the problem, all questions.
+        options: see `nousppl.inference.options.NUTS`.
+        seed: of the chains.
+        progress: anything but None shows numpyro's progress bar.
+    """
+    model = partial(program, JAX, plan, layout)
+    kernel = Kernel(model, init_strategy=init_to_median(num_samples=15), **options.kernel)
+    mcmc = MCMC(
+        kernel,
+        num_warmup=options.num_warmup,
+        num_samples=options.num_samples,
+        num_chains=options.num_chains,
+        chain_method=options.chain_method,
+        progress_bar=progress is not None,
+    )
+    arrays = {name: jnp.asarray(value) for name, value in data.items()}
+    mcmc.run(jax.random.key(seed), arrays, extra_fields=("diverging", "num_steps", "potential_energy"))
+    samples = {n: np.asarray(v, np.float64) for n, v in mcmc.get_samples(group_by_chain=True).items()}
+    kept = {name: value for name, value in samples.items() if name in _sites(plan)}
+    stats = {n: np.asarray(v) for n, v in mcmc.get_extra_fields(group_by_chain=True).items()}
+    advice, good = _advice(kept, stats, options)
+    return Fit(kept, stats, good, advice, mcmc)
+
+
+def _sites(plan: Plan) -> set[str]:
+    return {site.name if site.scale is None else site.name + "_raw" for site in plan.sites}
+
+
+def _advice(samples: dict[str, Any], stats: dict[str, Any], options: NUTS) -> tuple[str, bool]:
+    """Divergences and split R-hat (Vehtari et al. 2021) in words."""
+    diverging = int(stats["diverging"].sum())
+    table = summary(samples, group_by_chain=True)
+    worst_name, worst = max(((n, float(np.nanmax(v["r_hat"]))) for n, v in table.items()), key=lambda item: item[1])
+    said = [f"NUTS: {options.num_chains} chains of {options.num_samples} draws, largest R-hat {worst:.3f} ({worst_name}), {diverging} divergences"]
+    if diverging:
+        said.append("raise target_accept_prob (nous.NUTS(kernel={'target_accept_prob': 0.95}))")
+    if worst > 1.05:
+        said.append("the chains have not mixed: raise num_warmup and num_samples")
+    return "; ".join(said), not diverging and worst <= 1.05

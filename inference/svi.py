@@ -1,0 +1,195 @@
+"""Stochastic variational inference with one compiled block of steps and a judged end.
+
+The evidence lower bound is estimated with reparameterised draws (Kucukelbir et al. 2017). A fit advances by blocks of steps;
+when the mean loss of a block no longer falls by more than its noise the step size is lowered, and after three lowerings the
+fit has settled. The parameters returned are the average over the last block (Polyak & Juditsky 1992).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache, partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from numpy.typing import NDArray
+from numpyro.distributions import biject_to
+from numpyro.infer.util import potential_energy
+
+from nousppl.errors import InferenceError
+from nousppl.inference.backend import JAX, distribution
+from nousppl.inference.guide import Packing, State, draw, entropy, initial, packing, transform
+from nousppl.inference.options import SVI
+from nousppl.inference.result import Fit
+from nousppl.models.layout import Layout
+from nousppl.models.program import Plan, program
+
+BLOCK = 100
+"""Steps between two judgements."""
+ADAM = optax.scale_by_adam()
+LOWERINGS = 3
+"""How often the step size is lowered before the fit counts as settled."""
+
+Progress = Callable[[int, float], None]
+"""Called after each block with the number of steps taken and the mean loss."""
+Batches = tuple[dict[str, Any], dict[str, Any]]
+"""Arrays that all batches share, and arrays with a leading axis of batches."""
+
+
+class Schedule(NamedTuple):
+    """How far the judgement of convergence has come."""
+
+    rate: float
+    best: float
+    stalls: int
+    lowered: int
+
+
+def fit(plan: Plan, layout: Layout, batches: Batches, options: SVI, seed: int, from_vote: bool, progress: Progress | None) -> Fit:
+    """Fit by SVI.
+
+    Args:
+        plan: the parameters.
+        layout: static sizes, the same for all batches.
+        batches: shared arrays and batched arrays of the problem; a step sees one batch.
+        options: see `nousppl.inference.options.SVI`.
+        seed: of the noise and of the draws.
+        from_vote: spend the first blocks on the bound in which unsettled truths follow the votes.
+        progress: told the loss after each block.
+
+    Raises:
+        InferenceError: the loss is not finite from the start.
+    """
+    pack = packing(plan, options.full_size)
+    own = options.optim is not None
+    optim = optax.chain(options.optim, optax.scale(-1.0)) if own else ADAM
+    run = block_runner(Frozen(plan), layout, pack, optim, options.samples)
+    state = initial(plan, pack)
+    inner = optim.init(state)
+    key = jax.random.key(seed)
+    schedule = Schedule(1.0 if own else options.learning_rate, np.inf, 0, 0)
+    warm = 3 if from_vote else 0
+    shared = jax.tree.map(jnp.asarray, batches[0])
+    split = jax.tree.map(jnp.asarray, batches[1])
+    losses: list[float] = []
+    average, taken, settled = state, 0, False
+    while taken < options.steps and not settled:
+        key, block_key = jax.random.split(key)
+        shared["at_vote"] = jnp.asarray(1.0 if taken < warm * BLOCK else 0.0)
+        state, inner, average, block = run(state, inner, block_key, shared, split, jnp.asarray(schedule.rate))
+        taken += BLOCK
+        block = np.asarray(block, np.float64)
+        losses.extend(block)
+        if not np.isfinite(block).all() and taken == BLOCK:
+            raise InferenceError("SVI: the loss is not finite at the start values; check priors and numeric covariates for extremes")
+        if progress is not None:
+            progress(taken, float(block.mean()))
+        if not np.isfinite(block).all():
+            break
+        if taken > warm * BLOCK:
+            schedule = judge(schedule, block, options.tolerance)
+            settled = schedule.lowered > LOWERINGS
+    vectors = draw(average, seed, options.draws)
+    return Fit(
+        {name: value[None] for name, value in constrain(plan, pack, vectors).items()},
+        {"loss": np.array(losses)},
+        settled,
+        _advice(losses, taken, settled, len(jax.tree.leaves(split)[0])),
+        average,
+    )
+
+
+def judge(schedule: Schedule, block: NDArray[np.float64], tolerance: float) -> Schedule:
+    """Lower the step size when the loss of a block has not fallen by more than ``tolerance`` standard errors twice running."""
+    mean = float(block.mean())
+    error = float(block.std()) / np.sqrt(len(block))
+    if mean < schedule.best - tolerance * error:
+        return schedule._replace(best=mean, stalls=0)
+    if schedule.stalls < 1:
+        return schedule._replace(best=min(mean, schedule.best), stalls=schedule.stalls + 1)
+    return Schedule(schedule.rate * 0.3, np.inf, 0, schedule.lowered + 1)
+
+
+class Frozen:
+    """A plan as a cache key."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+
+    def __hash__(self) -> int:
+        return hash(self.plan.key)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Frozen) and self.plan.key == other.plan.key
+
+
+@lru_cache(maxsize=32)
+def block_runner(frozen: Frozen, layout: Layout, pack: Packing, optim: Any, samples: int) -> Callable[..., Any]:
+    """The jitted block of steps; cached, so that a second fit of the same shape compiles nothing."""
+    plan = frozen.plan
+    density = log_density(plan, layout)
+
+    def loss(state: State, noise: jax.Array, data: dict[str, Any]) -> jax.Array:
+        vectors = transform(state, noise)
+        value = jax.vmap(lambda v: density(pack.unpack(v), data))(vectors) if samples > 1 else density(pack.unpack(vectors[0]), data)
+        return -(jnp.mean(value) + entropy(state))
+
+    @jax.jit
+    def run(state: State, inner: Any, key: jax.Array, shared: Any, split: Any, rate: jax.Array) -> Any:
+        count = jax.tree.leaves(split)[0].shape[0]
+        noise_key, batch_key = jax.random.split(key)
+        noise = jax.random.normal(noise_key, (BLOCK, samples, pack.size))
+        index = jax.random.randint(batch_key, (BLOCK,), 0, count)
+
+        def step(carry: Any, this: Any) -> Any:
+            state, inner, total = carry
+            eps, i = this
+            data = shared | jax.tree.map(lambda x: x[i], split)
+            value, gradient = jax.value_and_grad(loss)(state, eps, data)
+            change, inner = optim.update(gradient, inner, state)
+            state = jax.tree.map(lambda p, c: p - rate * c, state, change)
+            return (state, inner, jax.tree.map(jnp.add, total, state)), value
+
+        zero = jax.tree.map(jnp.zeros_like, state)
+        (state, inner, total), losses = jax.lax.scan(step, (state, inner, zero), (noise, index))
+        return state, inner, jax.tree.map(lambda t: t / BLOCK, total), losses
+
+    return run
+
+
+def log_density(plan: Plan, layout: Layout) -> Callable[[dict[str, jax.Array], dict[str, Any]], jax.Array]:
+    """Log joint density of the program in unconstrained parameters, Jacobians included."""
+    model = partial(program, JAX, plan, layout)
+    return lambda values, data: -potential_energy(model, (data,), {}, values)
+
+
+def constrain(plan: Plan, pack: Packing, vectors: NDArray[np.float64]) -> dict[str, NDArray[np.float64]]:
+    """Packed unconstrained draws -> site -> draws on the natural scale (group effects still raw)."""
+    priors = {site.name: site.prior for site in plan.sites if site.scale is None}
+    out = {}
+    for slot in pack.slots:
+        value = vectors[:, slot.start] if slot.scalar else vectors[:, slot.start : slot.start + slot.size]
+        prior = priors.get(slot.name)
+        out[slot.name] = value if prior is None else natural(prior.family, value, distribution(prior))
+    return out
+
+
+def natural(family: str, value: NDArray[np.float64], prior: Any) -> NDArray[np.float64]:
+    """An unconstrained value on the scale of its prior."""
+    if family in ("Normal", "StudentT", "Laplace", "Cauchy"):
+        return value
+    if family in ("HalfNormal", "LogNormal", "Gamma", "Exponential", "HalfCauchy"):
+        return np.exp(value)
+    return np.asarray(biject_to(prior.support)(jnp.asarray(value)), np.float64)
+
+
+def _advice(losses: list[float], taken: int, settled: bool, batches: int) -> str:
+    if not np.isfinite(losses[-1]):
+        return f"SVI diverged after {taken} steps: lower learning_rate, or check covariates for extreme values"
+    how = "" if batches == 1 else f" on {batches} batches"
+    if settled:
+        return f"SVI settled after {taken} steps{how}, loss {np.mean(losses[-BLOCK:]):.1f}"
+    return f"SVI had not settled after {taken} steps{how}: raise steps (nous.SVI(steps=...)) and fit again"

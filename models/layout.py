@@ -1,0 +1,47 @@
+"""The static side of a compiled problem: sizes and switches on which the array code is specialised."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Layout(NamedTuple):
+    """Sizes and switches; hashable, so that code is compiled once per layout.
+
+    A *slot* is a claim in one of the averaged orders of its question, an *instance* a question in one order, a *row* one value
+    that a claim names (soft claims name several), a *cell* one answer of a question ("other" is one), an *icell* a cell in an
+    instance, an *entry* a slot and a cell whose likelihood differs from that of a cell not named before, a *term* an entry and a row.
+    """
+
+    questions: int
+    instances: int
+    slots: int
+    rows: int
+    cells: int
+    icells: int
+    entries: int
+    terms: int
+    pairs: int
+    """Listed pairs whose text was compared; 0 where the model has no text."""
+    slot_blocks: int
+    """Blocks of slots in which long sums are taken, so that millions of small terms add up accurately; 0 where none is long."""
+    entry_blocks: int
+    """The same for the entries."""
+    rounds: int
+    """No chain is longer than ``2 ** rounds``."""
+    nodes: int
+    """Quadrature nodes of the difficulty; 0 where there is none."""
+    groups: int
+    """Groups of pair features, ``2 ** features - 1``."""
+    origins: bool
+    lag: bool
+    popularity: bool
+    soft: bool
+    bias: bool
+    orders: bool
+    """True where some question is averaged over several orders."""
+
+    @property
+    def families(self) -> int:
+        """Families of chains: by instance, by value, and by both within each feature group."""
+        return 2 + 2 * self.groups

@@ -1,0 +1,78 @@
+"""The few array and sampling operations that the models are written in.
+
+A backend (see ``nousppl.inference.backend``) supplies one object with these methods, so that the same model code runs on
+numpyro/jax and can run on pyro/torch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+from nousppl.models.priors import Prior
+
+Array = Any
+"""An array of the backend (``jax.Array`` or ``torch.Tensor``)."""
+
+
+class Namespace(Protocol):
+    """What model code may call; shapes as in numpy."""
+
+    def exp(self, x: Array) -> Array: ...
+    def log(self, x: Array) -> Array: ...
+    def log1p(self, x: Array) -> Array: ...
+    def sigmoid(self, x: Array) -> Array: ...
+    def where(self, condition: Array, x: Array, y: Array) -> Array: ...
+    def minimum(self, x: Array, y: Array) -> Array: ...
+    def maximum(self, x: Array, y: Array) -> Array: ...
+
+    def mean(self, x: Array) -> Array: ...
+    def stack(self, arrays: Sequence[Any]) -> Array: ...
+
+    def positive(self, index: Array) -> Array:
+        """Integer indices with the negative ones set to 0."""
+        ...
+
+    def zeros(self, size: int) -> Array:
+        """Zeros of shape (size,) in the working precision."""
+        ...
+
+    def array(self, x: Any) -> Array:
+        """A constant in the working precision."""
+        ...
+
+    def shift(self, x: Array, by: int) -> Array:
+        """``x`` moved ``by`` places to the right along the last axis, zeros moved in."""
+        ...
+
+    def sum_by(self, x: Array, index: Array, size: int) -> Array:
+        """Sums of ``x`` (last axis) by ``index``; an index of ``size`` or more is left out."""
+        ...
+
+    def max_by(self, x: Array, index: Array, size: int) -> Array:
+        """Maxima of ``x`` (last axis) by ``index``, at least 0."""
+        ...
+
+    def logsumexp_by(self, x: Array, index: Array, size: int) -> Array:
+        """Log of the sum of ``exp(x)`` by ``index`` (last axis)."""
+        ...
+
+    def over_nodes(self, function: Callable[[Array], Array], nodes: Array, log_weights: Array) -> Array:
+        """``log(sum_i exp(log_weights[i] + function(nodes[i])))``."""
+        ...
+
+    def sample(self, name: str, prior: Prior, size: int | None = None) -> Array:
+        """A latent site: scalar, or a vector of independent draws."""
+        ...
+
+    def sample_normal(self, name: str, scale: Array) -> Array:
+        """A latent vector of independent ``Normal(0, scale)``."""
+        ...
+
+    def deterministic(self, name: str, value: Array) -> Array:
+        """Record a derived quantity."""
+        ...
+
+    def factor(self, name: str, log_density: Array) -> None:
+        """Add to the log density."""
+        ...

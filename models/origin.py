@@ -1,0 +1,181 @@
+"""Which claims repeat earlier ones: the distance-dependent Chinese restaurant process, summed out over ragged tables.
+
+Every claim's value is observed, so the origin of a claim integrates out exactly, one claim at a time. What is needed of
+the earlier claims are sums: over all of them, over those with the same value, and over those that share a source or a channel.
+They are running sums along chains (Blei & Frazier 2011 give the process; the sums are exact, not truncated).
+"""
+
+from __future__ import annotations
+
+from itertools import combinations
+from typing import NamedTuple
+
+from nousppl.models.layout import Layout
+from nousppl.models.namespace import Array, Namespace
+
+
+class Echo(NamedTuple):
+    """What the origins contribute to the likelihood of each claim."""
+
+    fresh: Array
+    """(slots,) f, prior chance that the claim is fresh."""
+    repeated: Array
+    """(rows,) m, chance that the claim comes out as this row's value by repetition; does not depend on the truth."""
+    silent: Array
+    """(slots,) True where nothing could be repeated and the claim cannot be fresh: its likelihood is 1."""
+    originality: Array
+    """(slots,) r, chance that the claim is not itself a repetition, given the values."""
+
+
+def subsets(count: int) -> tuple[tuple[int, ...], ...]:
+    """All non-empty subsets of ``range(count)``, small ones first: the groups of pair features."""
+    return tuple(c for size in range(1, count + 1) for c in combinations(range(count), size))
+
+
+def subset_weights(xp: Namespace, coefficients: list[Array]) -> list[Array]:
+    """Additive weights v_U with ``sum_{U subset of T} v_U = exp(sum_{f in T} c_f)`` for each non-empty T (Moebius inversion).
+
+    A pair that shares exactly the features T then gets ``exp`` of the sum of their coefficients when the sums over all
+    pairs that share at least U are added up with weights v_U.
+    """
+    groups = subsets(len(coefficients))
+    total = {group: xp.exp(sum(coefficients[f] for f in group)) for group in groups}
+    return [
+        sum((-1.0) ** (len(group) - len(inner)) * total[inner] for inner in groups if set(inner) <= set(group))
+        for group in groups
+    ]
+
+
+def running_sums(xp: Namespace, values: Array, position: Array, time: Array | None, rate: Array, rounds: int) -> Array:
+    """Inclusive running sums along chains, each term fading by ``exp(-rate * elapsed time)``.
+
+    Args:
+        xp: the array namespace.
+        values: (..., rows) in chain order.
+        position: (..., rows) place of each row in its chain, from 0.
+        time: (..., rows) times in chain order, or None for no fading.
+        rate: fading rate per unit of time.
+        rounds: such that no chain is longer than ``2 ** rounds``.
+
+    Returns:
+        (..., rows) sums by doubling (Hillis & Steele 1986): a tree of additions, accurate for millions of terms.
+    """
+    total = values
+    for step in range(rounds):
+        by = 2**step
+        earlier = xp.shift(total, by)
+        if time is not None:
+            earlier = earlier * xp.exp(-rate * xp.maximum(time - xp.shift(time, by), xp.array(0.0)))
+        total = total + xp.where(position >= by, earlier, xp.array(0.0))
+    return total
+
+
+def before(xp: Namespace, totals: Array, position: Array, time: Array | None, rate: Array) -> Array:
+    """The running sum just before each row: everything earlier in its chain, faded to the row's own time."""
+    earlier = xp.shift(totals, 1)
+    if time is not None:
+        earlier = earlier * xp.exp(-rate * xp.maximum(time - xp.shift(time, 1), xp.array(0.0)))
+    return xp.where(position >= 1, earlier, xp.array(0.0))
+
+
+def strong_sums(
+    xp: Namespace, layout: Layout, data: dict[str, Array], theta: dict[str, Array]
+) -> tuple[Array, Array, Array]:
+    """Sums that do not depend on who is original: strong weights before each claim, and same-value ones.
+
+    Returns:
+        strong weight of all earlier claims (slots,), of those with the row's value (rows,), and the decayed number of earlier
+        rows with the same value (rows,).
+    """
+    rate = theta["rate"]
+    if layout.lag:
+        order, position, time = data["chain_order"], data["chain_position"], data["chain_time"]
+        values = data["row_share"][order[1:]]
+        totals = running_sums(xp, values, position[1:], time[1:], rate, layout.rounds)
+        sums = before(xp, totals, position[1:], time[1:], rate)
+        by_row = [sums[i][data["chain_inverse"][1 + i]] for i in range(layout.families - 1)]
+        same, pairs = by_row[0], by_row[1:]
+        everyone = [pairs[2 * g][data["slot_first_row"]] for g in range(len(pairs) // 2)]
+        matching = [pairs[2 * g + 1] for g in range(len(pairs) // 2)]
+    else:
+        same = data["same_count"]
+        everyone = [data["strong_slot"][g] for g in range(layout.groups)]
+        matching = [data["strong_row"][g] for g in range(layout.groups)]
+    if not layout.groups:
+        return xp.zeros(layout.slots), xp.zeros(layout.rows), same
+    weights = theta["strong"]
+    strong = sum(w * s for w, s in zip(weights, everyone, strict=True))
+    strong_same = sum(w * s for w, s in zip(weights, matching, strict=True))
+    zero = xp.array(0.0)
+    return xp.maximum(strong, zero), xp.maximum(strong_same, zero), same
+
+
+def text_sums(
+    xp: Namespace, layout: Layout, data: dict[str, Array], theta: dict[str, Array], originality: Array
+) -> Array:
+    """(rows,) what text similarity adds to the same-value weights: ``sum_k w_jk (rho_jk - 1) s_k`` over the listed pairs."""
+    if not layout.pairs:
+        return xp.zeros(layout.rows)
+    fading = xp.exp(-theta["rate"] * data["pair_lag"])
+    strong = xp.array(0.0)
+    if layout.groups:
+        strong = theta["strong_exact"][data["pair_group"]]
+    weight = (theta["strangers"] * originality[data["pair_origin_slot"]] + strong) * fading
+    gain = weight * (xp.exp(theta["text"] * data["pair_similarity"] - theta["text_mean"]) - 1.0) * data["pair_share"]
+    return xp.sum_by(gain, data["pair_row"], layout.rows)
+
+
+def popularity(xp: Namespace, layout: Layout, data: dict[str, Array], originality: Array) -> tuple[Array, Array, Array]:
+    """Running counts of originals: all before each slot (slots,), with the row's value before it (rows,), and the inclusive
+    sums by value in chain order (rows,), which the entries point into."""
+    order, position = data["chain_order"][:2], data["chain_position"][:2]
+    values = (originality[data["row_slot"]] * data["row_share"])[order]
+    totals = running_sums(xp, values, position, None, xp.array(0.0), layout.rounds)
+    sums = before(xp, totals, position, None, xp.array(0.0))
+    everyone = sums[0][data["chain_inverse"][0]][data["slot_first_row"]]
+    return everyone, sums[1][data["chain_inverse"][1]], totals[1]
+
+
+def echo(xp: Namespace, layout: Layout, data: dict[str, Array], theta: dict[str, Array]) -> Echo:
+    """Sum out the origins of all claims.
+
+    Args:
+        xp: the array namespace.
+        layout: static sizes.
+        data: arrays of the problem.
+        theta: ``concentration`` (slots,) alpha; ``strangers`` w0; ``strong`` weights by feature group; ``rate`` of lag
+            decay; ``copy_error`` eps; ``text`` and ``text_mean``.
+    """
+    alpha = theta["concentration"]
+    strong, strong_same, same = strong_sums(xp, layout, data, theta)
+    matched = data["row_share"] * (theta["strangers"] * same + strong_same)
+    if layout.soft:
+        matched = xp.sum_by(matched, data["row_slot"], layout.slots)
+    original = _ratio(xp, alpha, alpha + matched)
+    base, base_same = _base_sums(xp, layout, data, theta, original)
+    total = theta["strangers"] * base + strong
+    same_value = theta["strangers"] * base_same + strong_same + text_sums(xp, layout, data, theta, original)
+    rivals = alpha + total
+    eps = theta["copy_error"]
+    spread = eps / data["slot_size"] * total
+    repeated = _ratio(xp, (1.0 - eps) * same_value + spread[data["row_slot"]], rivals[data["row_slot"]])
+    return Echo(_ratio(xp, alpha, rivals), repeated, rivals <= 0.0, original)
+
+
+def _base_sums(
+    xp: Namespace, layout: Layout, data: dict[str, Array], theta: dict[str, Array], originality: Array
+) -> tuple[Array, Array]:
+    """Faded sums of originality before each claim: of all claims (slots,), of those with the row's value (rows,)."""
+    order, position = data["chain_order"][:2], data["chain_position"][:2]
+    time = data["chain_time"][:2] if layout.lag else None
+    values = (originality[data["row_slot"]] * data["row_share"])[order]
+    totals = running_sums(xp, values, position, time, theta["rate"], layout.rounds)
+    sums = before(xp, totals, position, time, theta["rate"])
+    by_row = [sums[i][data["chain_inverse"][i]] for i in range(2)]
+    return by_row[0][data["slot_first_row"]], by_row[1]
+
+
+def _ratio(xp: Namespace, numerator: Array, denominator: Array) -> Array:
+    """``numerator / denominator``, 0 where the denominator is 0 (with a gradient that stays finite there)."""
+    safe = xp.where(denominator > 0.0, denominator, xp.array(1.0))
+    return xp.where(denominator > 0.0, numerator / safe, xp.array(0.0))

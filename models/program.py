@@ -1,0 +1,152 @@
+"""The generative program that is fitted: hierarchical parameters, and the exact likelihood of every question.
+
+The latent truths and origins are summed out by ``nousppl.models.one_of``, so the only sites are the parameters.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+from nousppl.models.layout import Layout
+from nousppl.models.namespace import Array, Namespace
+from nousppl.models.one_of import likelihood
+from nousppl.models.origin import subset_weights, subsets
+from nousppl.models.priors import Prior
+
+COPY_ERROR = 1e-4
+"""eps, chance that a repetition comes out as a random answer."""
+
+
+class Site(NamedTuple):
+    """One parameter of the model."""
+
+    name: str
+    prior: Prior
+    """Of each element; for group effects the prior of their standard deviation's site is a site of its own."""
+    size: int | None = None
+    """Number of elements; None for a scalar."""
+    scale: str | None = None
+    """Name of the standard deviation's site, for group effects."""
+
+
+class Plan(NamedTuple):
+    """The parameters of a model on some evidence; hashable through ``key``."""
+
+    sites: tuple[Site, ...]
+    reliability: tuple[str, ...]
+    """Sites of the fixed coefficients, in the order of the design's columns ("" for a column without a site: coefficient 0)."""
+    reliability_groups: tuple[str, ...]
+    freshness: tuple[str, ...]
+    freshness_groups: tuple[str, ...]
+    features: tuple[str, ...]
+    """Pair features of the origins."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the sites."""
+        return tuple(site.name for site in self.sites)
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        """A hashable value that is equal for equal plans."""
+        sites = tuple((s.name, s.prior.family, tuple(s.prior.parameters.items()), s.size, s.scale) for s in self.sites)
+        return (sites, *self[1:])
+
+
+def sample_sites(xp: Namespace, plan: Plan, data: dict[str, Array]) -> dict[str, Array]:
+    """Declare all parameters; group effects are centred level by level where ``data["centred <site>"]`` says so
+    (levels with many claims want centred effects, levels with few non-centred ones: Betancourt & Girolami 2015)."""
+    values: dict[str, Array] = {}
+    for site in plan.sites:
+        if site.scale is None:
+            values[site.name] = xp.sample(site.name, site.prior, site.size)
+        else:
+            centred = data["centred " + site.name]
+            scale = values[site.scale]
+            raw = xp.sample_normal(site.name + "_raw", xp.where(centred, scale, xp.array(1.0)))
+            values[site.name] = xp.deterministic(site.name, xp.where(centred, raw, scale * raw))
+    return values
+
+
+def linear(
+    xp: Namespace, names: tuple[str, ...], groups: tuple[str, ...], part: str, data: dict[str, Array], values: dict[str, Array]
+) -> Array:
+    """(claims,) linear predictor: fixed effects plus group effects."""
+    total = xp.array(0.0)
+    for column, name in enumerate(names):
+        if name:
+            total = total + values[name] * data[part + " fixed"][column]
+    for term, name in enumerate(groups):
+        total = total + values[name][data[part + " index"][term]] * data[part + " value"][term]
+    return total + data["claim_zero"]
+
+
+def constants(xp: Namespace, plan: Plan, values: dict[str, Array], text_grid: Array | None = None) -> dict[str, Array]:
+    """Parameters that are not per claim, in the form the likelihood takes them."""
+    theta: dict[str, Array] = {"rate": xp.array(0.0), "copy_error": xp.array(COPY_ERROR)}
+    if "origin_log_strangers" in values:
+        theta["strangers"] = xp.exp(values["origin_log_strangers"])
+        coefficients = [values["origin_" + feature] for feature in plan.features]
+        theta["strong"] = subset_weights(xp, coefficients)
+        exact = [sum(coefficients[f] for f in group) for group in subsets(len(coefficients))]
+        theta["strong_exact"] = xp.stack([xp.array(0.0), *(xp.exp(c) for c in exact)])
+    if "origin_half_life" in values:
+        theta["rate"] = math.log(2.0) / values["origin_half_life"]
+    if "origin_text" in values and text_grid is not None:
+        theta["text"] = values["origin_text"]
+        theta["text_mean"] = xp.log(xp.mean(xp.exp(values["origin_text"] * text_grid)))
+    if "errors_log_popularity" in values:
+        theta["beta"] = xp.exp(values["errors_log_popularity"])
+    if "errors_difficulty_sd" in values:
+        theta["difficulty_sd"] = values["errors_difficulty_sd"]
+    if "errors_bias" in values:
+        theta["bias"] = values["errors_bias"]
+    if "errors_bias|source" in values:
+        theta["bias_source"] = values["errors_bias|source"]
+    if "base_rates" in values:
+        theta["base_rates"] = values["base_rates"]
+    return theta
+
+
+def cell_log_prior(xp: Namespace, layout: Layout, data: dict[str, Array], theta: dict[str, Array]) -> Array:
+    """(cells,) log prior mass of each cell; very negative where the answer is rejected or another one is settled."""
+    log_prior = data["cell_log_mass"]
+    if "base_rates" in theta:
+        rates = theta["base_rates"]
+        log_rates = rates - xp.logsumexp_by(rates, data["class_attribute"], rates.shape[0])[data["class_attribute"]]
+        log_prior = xp.where(data["cell_class"] >= 0, log_rates[xp.positive(data["cell_class"])], log_prior)
+    return log_prior + data["cell_log_possible"]
+
+
+def question_logs(xp: Namespace, layout: Layout, data: dict[str, Array], theta: dict[str, Array]) -> Array:
+    """(questions,) log joint density of the claims and the settled truth, or of the claims where nothing is settled.
+
+    Where ``data["at_vote"]`` is above 0, unsettled truths are weighted by the share of votes instead of summed out: a bound whose
+    maximum is a good place to start from, since it cannot lie in the mirror mode in which all sources are liars.
+    """
+    joint = likelihood(xp, layout, data, theta).by_cell + cell_log_prior(xp, layout, data, theta)
+    summed = xp.logsumexp_by(joint, data["cell_question"], layout.questions)
+    if "at_vote" not in data:
+        return summed
+    vote = data["cell_vote"]
+    voted = xp.sum_by(xp.where(vote > 0.0, vote * joint, xp.array(0.0)), data["cell_question"], layout.questions)
+    return xp.where(data["at_vote"] > 0.0, voted, summed)
+
+
+def program(xp: Namespace, plan: Plan, layout: Layout, data: dict[str, Array]) -> None:
+    """The probabilistic program: parameters, then the likelihood of all questions.
+
+    Args:
+        xp: the namespace of the backend.
+        plan: the parameters.
+        layout: static sizes of the problem.
+        data: arrays of the problem and its designs.
+    """
+    values = sample_sites(xp, plan, data)
+    theta = constants(xp, plan, values, data.get("text_grid"))
+    theta["logit"] = linear(xp, plan.reliability, plan.reliability_groups, "reliability", data, values)
+    if layout.origins:
+        theta["log_concentration"] = linear(xp, plan.freshness, plan.freshness_groups, "freshness", data, values)
+    logs = question_logs(xp, layout, data, theta)
+    xp.factor("questions", (logs * data["question_weight"]).sum())

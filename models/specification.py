@@ -1,0 +1,93 @@
+"""What a model assumes about echoes and about errors: the declarative parts of ``TrustModel``."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from nousppl.errors import ModelError
+
+
+@dataclass(frozen=True)
+class Origin:
+    """How a claim may repeat an earlier one: a distance-dependent Chinese restaurant process (Blei & Frazier 2011).
+
+    Attributes:
+        strong: features of a pair of claims, joined by ``+``: ``same_source`` or ``same_<column>`` for any column of
+            the claims or the sources. The strong weight of a pair is ``exp`` of the sum of the coefficients of the
+            features that hold, and 0 where none holds.
+        affinity: reserved for learned weights between pairs of sources; must be None.
+        text: column of text whose similarity (rapidfuzz token ratio, 0 to 1) is evidence for a repetition.
+        lag: whether weights halve with every half-life (learned, days or units of ``time``) between the two claims.
+        order: "time" (ties and missing times are averaged over random orders) or "unknown" (all orders are).
+        max_listed: number of most recent earlier claims whose text is compared with a claim's.
+        orders: number of random orders that are averaged where the order is not known.
+    """
+
+    strong: str | None = "same_source"
+    affinity: str | None = None
+    text: str | None = None
+    lag: bool = True
+    order: str = "time"
+    max_listed: int = 32
+    orders: int = 8
+
+    def __post_init__(self) -> None:
+        if self.order not in ("time", "unknown"):
+            raise ModelError(f"Origin(order={self.order!r}): allowed are 'time' and 'unknown'")
+        if self.affinity is not None:
+            raise ModelError("Origin(affinity=...): affinities between sources are not available; use strong features")
+        if self.max_listed < 1 or self.orders < 1:
+            raise ModelError(
+                f"Origin(max_listed={self.max_listed}, orders={self.orders}): both must be at least 1"
+            )
+        if len(self.features) > 4:
+            raise ModelError(f"Origin(strong={self.strong!r}): at most 4 features, got {len(self.features)}")
+
+    @property
+    def features(self) -> tuple[str, ...]:
+        """Names of the pair features, ``same_source`` and the like."""
+        if not self.strong:
+            return ()
+        names = tuple(part.strip() for part in self.strong.split("+"))
+        for name in names:
+            if not re.fullmatch(r"same_\S+", name):
+                raise ModelError(
+                    f"Origin(strong={self.strong!r}): {name!r} is no pair feature; "
+                    "allowed are same_source and same_<column>, joined by +"
+                )
+        if len(set(names)) < len(names):
+            raise ModelError(f"Origin(strong={self.strong!r}): a feature is named twice")
+        return names
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Columns of the claims that the features compare."""
+        return tuple(name.removeprefix("same_") for name in self.features)
+
+
+@dataclass(frozen=True)
+class Errors:
+    """How fresh claims go wrong.
+
+    Attributes:
+        popularity: wrong answers that were given before are likelier to be given again (shared error).
+        difficulty: True, False or "auto": a random effect of the question on the logit of reliability. "auto" turns it
+            on where there are no origins, since with echoes in the model it is not identified beside them.
+        bias: "none"; "class" (closed lists: reliability depends on the true answer, two-coin for T/F); "source" (so it
+            does, by source: for two answers the hierarchical Dawid-Skene model).
+    """
+
+    popularity: bool = True
+    difficulty: bool | str = "auto"
+    bias: str = "none"
+
+    def __post_init__(self) -> None:
+        if self.difficulty not in (True, False, "auto"):
+            raise ModelError(f"Errors(difficulty={self.difficulty!r}): allowed are True, False and 'auto'")
+        if self.bias not in ("none", "class", "source"):
+            raise ModelError(f"Errors(bias={self.bias!r}): allowed are 'none', 'class' and 'source'")
+
+    def has_difficulty(self, origin: Origin | None) -> bool:
+        """Whether the difficulty is in the model, ``"auto"`` resolved."""
+        return origin is None if self.difficulty == "auto" else bool(self.difficulty)

@@ -1,0 +1,85 @@
+"""What is true, how sure may one be, and which voices are echoes: truth discovery with probabilistic programs.
+
+The public names are loaded when they are first used, so that ``import nousppl`` takes no time.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from nousppl.errors import (
+    EvidenceError,
+    FileError,
+    InferenceError,
+    ModelError,
+    NousError,
+    NousWarning,
+    QuestionError,
+)
+
+if TYPE_CHECKING:
+    from nousppl import datasets
+    from nousppl.belief import Belief
+    from nousppl.beliefs import Beliefs
+    from nousppl.evidence import Evidence
+    from nousppl.inference.options import NUTS, SVI
+    from nousppl.models.specification import Errors, Origin
+    from nousppl.question import Question
+    from nousppl.trust import Trust, TrustModel, default_trust, load, posterior
+
+    __version__: str
+
+__all__ = [
+    "NUTS",
+    "SVI",
+    "Belief",
+    "Beliefs",
+    "Errors",
+    "Evidence",
+    "EvidenceError",
+    "FileError",
+    "InferenceError",
+    "ModelError",
+    "NousError",
+    "NousWarning",
+    "Origin",
+    "Question",
+    "QuestionError",
+    "Trust",
+    "TrustModel",
+    "datasets",
+    "default_trust",
+    "load",
+    "posterior",
+]
+
+_HOMES = {
+    "NUTS": "nousppl.inference.options",
+    "SVI": "nousppl.inference.options",
+    "Belief": "nousppl.belief",
+    "Beliefs": "nousppl.beliefs",
+    "Errors": "nousppl.models.specification",
+    "Evidence": "nousppl.evidence",
+    "Origin": "nousppl.models.specification",
+    "Question": "nousppl.question",
+    "Trust": "nousppl.trust",
+    "TrustModel": "nousppl.trust",
+    "default_trust": "nousppl.trust",
+    "load": "nousppl.trust",
+    "posterior": "nousppl.trust",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name == "datasets":
+        return import_module("nousppl.datasets")
+    if name == "__version__":
+        return import_module("importlib.metadata").version("nousppl")
+    if name not in _HOMES:
+        raise AttributeError(f"module 'nousppl' has no attribute {name!r}")
+    value = getattr(import_module(_HOMES[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__, "__version__"})

@@ -1,0 +1,187 @@
+"""From draws of the parameters to beliefs: one question in full, or all questions in one batched call."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from scipy.special import ndtri
+
+from nousppl.blueprint import Blueprint
+from nousppl.compile import Problem, compile_problem, difficulty_nodes, node_grid
+from nousppl.encode import Encoded
+from nousppl.models.hierarchy import Design
+from nousppl.padding import ladder, pad, pad_last, rounded
+from nousppl.ragged import mix, uniform
+
+if TYPE_CHECKING:
+    from nousppl.models.layout import Layout
+
+Floats = NDArray[np.floating[Any]]
+Draws = dict[str, NDArray[np.float64]]
+
+CHUNK = 100_000
+"""Claims that are answered at once."""
+
+
+def linear_draws(part: str, design: Design, fixed: tuple[str, ...], groups: tuple[str, ...], draws: Draws, claims: NDArray[np.int64]) -> Floats:
+    """(draws, claims) linear predictor of some claims under each draw; levels that the fit did not know are drawn from their group's
+    law, by a hash of their label, so that a new source is the same new source in every question."""
+    count = len(next(iter(draws.values())))
+    total = np.zeros((count, len(claims)), np.float32)
+    for column, name in enumerate(fixed):
+        if name:
+            total += np.outer(draws[name], design.fixed[claims, column]).astype(np.float32)
+    for group, name in zip(design.groups, groups, strict=True):
+        index, back = np.unique(group.index[claims], return_inverse=True)
+        effects = level_draws(name, index, group.new_levels, draws)
+        total += effects[:, back] * group.value[claims].astype(np.float32)
+    return total
+
+
+def level_draws(name: str, index: NDArray[np.int32], new_levels: tuple[str, ...], draws: Draws) -> Floats:
+    """(draws, len(index)) effects of some levels; those beyond the known ones are new."""
+    sigma = draws[name + "_sigma"]
+    known = draws[name].shape[1] if name in draws else 0
+    out = np.empty((len(sigma), len(index)), np.float32)
+    old = index < known
+    if old.any():
+        out[:, old] = draws[name][:, index[old]]
+    if not old.all():
+        labels = np.array([new_levels[i - known] for i in index[~old]], object)
+        out[:, ~old] = sigma[:, None] * noise(name, labels, len(sigma))
+    return out
+
+
+def noise(name: str, labels: NDArray[np.object_], count: int) -> Floats:
+    """(count, labels) standard normal numbers that depend on the name, the label and the draw alone."""
+    keys = pd.util.hash_array(np.array([f"{name}\x1f{label}" for label in labels], object), categorize=False)
+    bits = mix(np.broadcast_to(keys, (count, len(keys))), np.arange(count, dtype=np.uint64)[:, None])
+    return ndtri(uniform(bits))
+
+
+def parameter_draws(blueprint: Blueprint, encoded: Encoded, draws: Draws, claims: NDArray[np.int64]) -> dict[str, Any]:
+    """What the likelihood needs of each draw: per-claim predictors and the other parameters, single precision."""
+    plan = blueprint.plan
+    out: dict[str, Any] = {
+        "logit": linear_draws("reliability", encoded.reliability, plan.reliability, plan.reliability_groups, draws, claims)
+    }
+    if encoded.freshness is not None:
+        out["log_concentration"] = linear_draws("freshness", encoded.freshness, plan.freshness, plan.freshness_groups, draws, claims)
+    for site in plan.sites:
+        if site.scale is None and not site.name.startswith(("reliability_", "freshness_")) and not site.name.endswith("_sigma"):
+            out[site.name] = draws[site.name].astype(np.float32)
+    if encoded.bias_level is not None:
+        out["errors_bias|source"] = _bias_draws(blueprint, encoded, draws, claims)
+    return out
+
+
+def _bias_draws(blueprint: Blueprint, encoded: Encoded, draws: Draws, claims: NDArray[np.int64]) -> Floats:
+    """(draws, claims * classes) class biases of the source of each claim."""
+    assert encoded.bias_level is not None and blueprint.bias is not None
+    name, classes = "errors_bias|source", len(blueprint.domains.classes)
+    levels = len(next(iter(blueprint.bias.levels.values())))
+    level = encoded.bias_level[claims]
+    count = len(draws[name + "_sigma"])
+    out = np.empty((count, len(claims), classes), np.float32)
+    old = level < levels
+    if old.any():
+        out[:, old] = draws[name].reshape(count, levels, classes)[:, level[old]]
+    new = np.flatnonzero(~old)
+    if len(new):
+        sources = encoded.coded.sources.to_numpy()[encoded.coded.claim_source[claims[new]]]
+        for k in range(classes):
+            out[:, new, k] = draws[name + "_sigma"][:, None] * noise(f"{name}{k}", sources, count)
+    return out.reshape(count, -1)
+
+
+def ready(blueprint: Blueprint, encoded: Encoded, problem: Problem, layout: Layout, draws: Draws, claims_size: int) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Padded arrays of a problem and its parameter draws, claims padded too."""
+    data = pad(problem, layout)
+    data["claim_ceiling"] = pad_last(data["claim_ceiling"], claims_size, np.inf)
+    data["claim_zero"] = pad_last(data["claim_zero"], claims_size)
+    classes = blueprint.domains.classes
+    if classes:
+        names = list(blueprint.domains.closed)
+        data["class_attribute"] = np.array([names.index(a) for a, _ in classes], np.int32)
+    if blueprint.text_grid is not None:
+        data["text_grid"] = blueprint.text_grid.astype(np.float32)
+    if layout.nodes:
+        grid, log_weights = node_grid(layout.nodes)
+        data["nodes"], data["node_log_weights"] = grid.astype(np.float32), log_weights.astype(np.float32)
+    if encoded.bias_level is not None:
+        data["claim_bias_level"] = np.arange(claims_size, dtype=np.int32)
+    parameters = parameter_draws(blueprint, encoded, draws, problem.claims)
+    for name in ("logit", "log_concentration"):
+        if name in parameters:
+            parameters[name] = pad_last(parameters[name], claims_size)
+    if "errors_bias|source" in parameters:
+        parameters["errors_bias|source"] = pad_last(parameters["errors_bias|source"], claims_size * len(classes))
+    return data, parameters
+
+
+def chunks(encoded: Encoded, questions: NDArray[np.int64], size: int = CHUNK) -> Iterator[NDArray[np.int64]]:
+    """Consecutive questions with about ``size`` claims (in all their orders) together."""
+    claims = np.diff(encoded.claim_offset)[questions] + 1
+    bound = (np.cumsum(claims) - 1) // size
+    cuts = np.flatnonzero(np.diff(bound)) + 1
+    yield from np.split(questions, cuts)
+
+
+class Answers:
+    """Posterior of the cells of many questions, chunk after chunk."""
+
+    def __init__(self, blueprint: Blueprint, encoded: Encoded, draws: Draws, seed: int) -> None:
+        self.blueprint, self.encoded, self.draws, self.seed = blueprint, encoded, draws, seed
+
+    def cells(self, questions: NDArray[np.int64]) -> tuple[Floats, Floats, Floats]:
+        """Mean probability, its standard deviation over draws, and fresh witnesses, of all cells of the questions in order."""
+        from nousppl.inference.exact import posterior_cells
+
+        parts = []
+        pieces = list(chunks(self.encoded, questions, self._chunk()))
+        for piece in pieces:
+            problem = compile_problem(self.encoded, piece, self.seed)
+            layout = problem.layout if len(pieces) == 1 else rounded([problem.layout])
+            size = len(problem.claims) if len(pieces) == 1 else rounded([problem.layout._replace(slots=len(problem.claims))]).slots
+            data, parameters = ready(self.blueprint, self.encoded, problem, layout, self.draws, max(size, 1))
+            logs, support = posterior_cells(layout, self.blueprint.plan.features, data, parameters, True)
+            kept = np.exp(np.asarray(logs[:, : problem.layout.cells], np.float64))
+            parts.append((kept.mean(0), kept.std(0), support[: problem.layout.cells]))
+        mean, sd, support = (np.concatenate(column) for column in zip(*parts, strict=True))
+        return mean, sd, support
+
+    def _chunk(self) -> int:
+        origin = self.encoded.origin
+        return CHUNK // (origin.orders if origin is not None else 1)
+
+
+def one(blueprint: Blueprint, encoded: Encoded, draws: Draws, question: int, seed: int) -> tuple[Problem, dict[str, Any]]:
+    """Per-claim likelihoods of one question for every draw, as `path` needs them."""
+    from nousppl.inference.exact import block_size, claim_by_claim
+
+    problem = compile_problem(encoded, np.array([question]), seed)
+    layout = ladder(problem.layout)
+    data, parameters = ready(blueprint, encoded, problem, layout, draws, layout.slots)
+    total = len(parameters["logit"])
+    step = block_size(layout, total)
+    blocks = []
+    for start in range(0, total, step):
+        index = np.minimum(np.arange(start, start + step), total - 1)
+        part = {name: value[index] for name, value in parameters.items()}
+        kept = min(step, total - start)
+        blocks.append([np.asarray(x)[:kept] for x in claim_by_claim(layout, blueprint.plan.features, data, part)])
+    slot, entry, prior = (np.concatenate(parts) for parts in zip(*blocks, strict=True))
+    small = problem.layout
+    return problem, {
+        "slot": slot[:, :, : small.slots].astype(np.float64),
+        "entry": entry[:, :, : small.entries].astype(np.float64),
+        "prior": prior[:, : small.cells].astype(np.float64),
+        "parameters": parameters,
+    }
+
+
+__all__ = ["Answers", "difficulty_nodes", "one"]

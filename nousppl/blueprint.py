@@ -1,0 +1,202 @@
+"""A model on some evidence: the encodings of its formulas, its domains and its parameters. Saved with every trust."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from nousppl.encode import Domains, Encoded, encode_claims
+from nousppl.errors import ModelError
+from nousppl.evidence import Evidence
+from nousppl.models.hierarchy import INTERCEPT, Design, Encoding, Formula, encode
+from nousppl.models.priors import Prior, half_normal, log_normal, normal
+from nousppl.models.program import Plan, Site
+from nousppl.models.specification import Errors, Origin
+
+if TYPE_CHECKING:
+    from nousppl.model import TrustModel
+
+CENTRED_FROM = 25
+"""Levels with at least this many claims get a centred effect."""
+
+Priors = Mapping[str, Mapping[str, Any]]
+
+
+@dataclass(frozen=True)
+class Blueprint:
+    """What is needed to compile any evidence for a model."""
+
+    reliability: Encoding
+    freshness: Encoding | None
+    bias: Encoding | None
+    domains: Domains
+    origin: Origin | None
+    errors: Errors
+    base_rates: str
+    plan: Plan
+    text_grid: NDArray[np.float64] | None = None
+
+    def encode(self, evidence: Evidence) -> Encoded:
+        """Encode an evidence exactly as the one that the model was fitted on."""
+        domains = self.domains.with_evidence(evidence.coded)
+        return encode_claims(evidence, self.reliability, self.freshness, domains, self.origin, self.errors, self.bias)
+
+
+def default_priors(model: TrustModel) -> dict[str, dict[str, Prior]]:
+    """The prior of every parameter of a model, by part and name; what the user gives replaces these."""
+    out = {"reliability": _formula_priors(Formula.parse("reliability", model.reliability), normal(1.1, 1.0))}
+    if model.origin is not None:
+        out["freshness"] = _formula_priors(Formula.parse("freshness", model.freshness), None)
+        out["origin"] = {"strangers": normal(-4.0, 1.0)}
+        for feature in model.origin.features:
+            out["origin"][feature] = normal(3.0, 1.0) if feature == "same_source" else normal(0.0, 1.0)
+        if model.origin.lag:
+            out["origin"]["half_life"] = log_normal(float(np.log(30.0)), 1.0)
+        if model.origin.text is not None:
+            out["origin"]["text"] = normal(2.0, 1.0)
+    errors: dict[str, Prior] = {}
+    if model.errors.popularity:
+        errors["log_popularity"] = normal(1.0, 1.0)
+    if model.errors.has_difficulty(model.origin):
+        errors["difficulty_sd"] = half_normal(1.0)
+    if model.errors.bias != "none":
+        errors["bias"] = normal(0.0, 1.0)
+    if model.errors.bias == "source":
+        errors["bias|source"] = half_normal(0.7)
+    if errors:
+        out["errors"] = errors
+    if model.base_rates == "learned":
+        out["base_rates"] = {"logit": normal(0.0, 1.5)}
+    return out
+
+
+def _formula_priors(formula: Formula, intercept: Prior | None) -> dict[str, Prior]:
+    priors: dict[str, Prior] = {}
+    if formula.intercept and intercept is not None:
+        priors[INTERCEPT] = intercept
+    priors |= dict.fromkeys(formula.fixed, normal(0.0, 1.0))
+    return priors | {_group_key(group.name): half_normal(0.7) for group in formula.groups}
+
+
+def _group_key(term: str) -> str:
+    """``source`` for ``1|source``, ``hedging|source`` for a slope."""
+    return term.removeprefix("1|")
+
+
+def priors_of(model: TrustModel) -> dict[str, dict[str, Prior]]:
+    """Default priors with the user's in their place.
+
+    Raises:
+        ModelError: a part or a name that the model does not have.
+    """
+    priors = default_priors(model)
+    for part, given in model.given_priors.items():
+        if part not in priors:
+            raise ModelError(f"priors: no part {part!r} in this model; there are {list(priors)}")
+        free = {INTERCEPT} if part == "freshness" and Formula.parse(part, model.freshness).intercept else set()
+        for name, prior in given.items():
+            if name not in priors[part] and name not in free:
+                raise ModelError(f"priors[{part!r}]: no parameter {name!r}; there are {sorted({*priors[part], *free})}")
+            priors[part][name] = Prior.of(prior)
+    return priors
+
+
+def draw_up(model: TrustModel, evidence: Evidence | None) -> Blueprint:
+    """The blueprint of a model on an evidence; without one, that of the default trust, which knows no levels."""
+    priors = priors_of(model)
+    reliability = _encode("reliability", model.reliability, evidence)
+    freshness = _encode("freshness", model.freshness, evidence) if model.origin is not None else None
+    bias = _encode("bias", "0 + (1|source)", evidence) if model.errors.bias == "source" else None
+    domains = Domains.of(model.answers, evidence)
+    classes = len(domains.classes)
+    if not classes and model.errors.bias != "none":
+        raise ModelError(f"Errors(bias={model.errors.bias!r}): give the closed lists of answers, e.g. answers={{'stance': ['T', 'F']}}")
+    sites, fixed, groups = _formula_sites("reliability", reliability, priors["reliability"])
+    fresh_fixed: tuple[str, ...] = ()
+    fresh_groups: tuple[str, ...] = ()
+    if freshness is not None:
+        more, fresh_fixed, fresh_groups = _formula_sites("freshness", freshness, priors["freshness"])
+        sites += more
+    sites += [Site("origin_" + ("log_strangers" if n == "strangers" else n), p) for n, p in priors.get("origin", {}).items()]
+    sites += _error_sites(priors.get("errors", {}), classes, bias)
+    if "base_rates" in priors and classes:
+        sites.append(Site("base_rates", priors["base_rates"]["logit"], classes))
+    features = model.origin.features if model.origin is not None else ()
+    plan = Plan(tuple(sites), fixed, groups, fresh_fixed, fresh_groups, features)
+    return Blueprint(reliability, freshness, bias, domains, model.origin, model.errors, model.base_rates, plan)
+
+
+def _encode(part: str, text: str, evidence: Evidence | None) -> Encoding:
+    formula = Formula.parse(part, text)
+    return encode(formula, pd.DataFrame(columns=list(formula.columns)) if evidence is None else evidence.covariates)
+
+
+def _error_sites(priors: Mapping[str, Prior], classes: int, bias: Encoding | None) -> list[Site]:
+    sites = [Site("errors_" + name, priors[name]) for name in ("log_popularity", "difficulty_sd") if name in priors]
+    if "bias" in priors:
+        sites.append(Site("errors_bias", priors["bias"], classes))
+    if "bias|source" in priors and bias is not None:
+        levels = len(next(iter(bias.levels.values())))
+        sites.append(Site("errors_bias|source_sigma", priors["bias|source"]))
+        sites.append(Site("errors_bias|source", normal(0.0, 1.0), levels * classes, "errors_bias|source_sigma"))
+    return sites
+
+
+def _formula_sites(
+    part: str, encoding: Encoding, priors: Mapping[str, Prior]
+) -> tuple[list[Site], tuple[str, ...], tuple[str, ...]]:
+    """Sites of a predictor, the names of its fixed coefficients by column, and of its group effects by term."""
+    sites, fixed, groups = [], [], []
+    terms = dict(zip(encoding.fixed_names, _term_names(encoding), strict=True))
+    for column in encoding.fixed_names:
+        prior = priors.get(terms[column])
+        if prior is None:
+            fixed.append("")
+            continue
+        name = f"{part}_{'Intercept' if column == INTERCEPT else column}"
+        sites.append(Site(name, prior))
+        fixed.append(name)
+    for term, levels in encoding.levels.items():
+        name = f"{part}_{term}"
+        sites.append(Site(name + "_sigma", priors[_group_key(term)]))
+        groups.append(name)
+        if levels:
+            sites.append(Site(name, normal(0.0, 1.0), len(levels), name + "_sigma"))
+    return sites, tuple(fixed), tuple(groups)
+
+
+def _term_names(encoding: Encoding) -> list[str]:
+    """The term of the formula that each fixed column belongs to: ``kind`` for ``kind[site]``."""
+    return [":".join(column for column, _ in factors) or INTERCEPT for factors in encoding.fixed]
+
+
+def design_arrays(part: str, design: Design, claims: NDArray[np.int64]) -> dict[str, NDArray[Any]]:
+    """Arrays of a predictor for the program: fixed columns, group indices and slope values of some claims."""
+    empty = np.zeros((0, len(claims)))
+    return {
+        part + " fixed": design.fixed[claims].T.astype(np.float32),
+        part + " index": np.stack([g.index[claims] for g in design.groups]).astype(np.int32) if design.groups else empty.astype(np.int32),
+        part + " value": np.stack([g.value[claims] for g in design.groups]).astype(np.float32) if design.groups else empty.astype(np.float32),
+    }
+
+
+def centring(plan: Plan, encoded: Encoded, blueprint: Blueprint, claims: NDArray[np.int64]) -> dict[str, NDArray[np.bool_]]:
+    """``centred <site>`` masks: levels with many claims are centred."""
+    out = {}
+    designs = {"reliability": (encoded.reliability, plan.reliability_groups), "freshness": (encoded.freshness, plan.freshness_groups)}
+    sizes = {site.name: site.size or 0 for site in plan.sites if site.scale is not None}
+    for design, names in designs.values():
+        if design is None:
+            continue
+        for group, name in zip(design.groups, names, strict=True):
+            if name in sizes:
+                counts = np.bincount(group.index[claims], minlength=sizes[name])[: sizes[name]]
+                out["centred " + name] = counts >= CENTRED_FROM
+    if "errors_bias|source" in sizes:
+        out["centred errors_bias|source"] = np.zeros(sizes["errors_bias|source"], bool)
+    return out

@@ -1,0 +1,374 @@
+"""Second half of compilation: encoded claims of some questions -> an immutable ragged ``Problem``.
+
+No Python loop runs over claims: chains of earlier claims, entries (claim x answer) and listed pairs are laid out by sorting.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nousppl.encode import Encoded
+from nousppl.models.layout import Layout
+from nousppl.models.origin import subsets
+from nousppl.ragged import Floats, Ints, group_order, inverse, mix, offsets, place_in_group, ranges, sums_before, uniform
+from nousppl.text import listed_pairs
+
+TRACKED = 64
+"""Most named answers of a question whose own popularity is subtracted when they are the truth; of the rarer ones it is neglected."""
+BLOCK = 256
+"""Longer sums than this are taken in blocks."""
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Questions compiled for the array code.
+
+    Attributes:
+        layout: static sizes and switches.
+        data: arrays by name; integer indices int32, numbers float32.
+        questions: (questions,) index of each question in the evidence.
+        claims: (claims,) index of each claim in the evidence.
+        cells: (cells,) index of each cell in ``encoded.cells``.
+        slot_claim: (slots,) index into ``claims`` of each slot.
+    """
+
+    layout: Layout
+    data: dict[str, NDArray[Any]]
+    questions: Ints
+    claims: Ints
+    cells: Ints
+    slot_claim: Ints
+
+
+@dataclass(frozen=True)
+class Slots:
+    """Claims in the orders that are averaged."""
+
+    claim: Ints
+    """(slots,) index into the problem's claims."""
+    instance: Ints
+    time: Floats
+    question: Ints
+    """(instances,)"""
+    start: Ints
+    """(instances + 1,)"""
+    orders: Ints
+    """(questions,) number of orders."""
+    row: Ints
+    """(rows,) index into the evidence's rows."""
+    row_slot: Ints
+    row_icell: Ints
+    icell_offset: Ints
+    """(instances + 1,)"""
+
+
+@dataclass(frozen=True)
+class Chains:
+    """Order of rows by chain, place in the chain, and the inverse order, for each family of chains."""
+
+    order: Ints
+    place: Ints
+    inverse: Ints
+
+
+def compile_problem(encoded: Encoded, questions: Ints, seed: int = 0) -> Problem:
+    """Lay out the claims of some questions.
+
+    Args:
+        encoded: the encoded evidence.
+        questions: sorted indices of questions.
+        seed: keys the random orders of claims whose order is not known.
+    """
+    offset = encoded.claim_offset
+    claims = ranges(offset[questions], np.diff(offset)[questions])
+    local = np.repeat(np.arange(len(questions)), np.diff(offset)[questions])
+    keep = encoded.used[claims]
+    claims, local = claims[keep], local[keep]
+    slots = lay_out(encoded, questions, claims, local, seed)
+    chains = [_chain(slots.instance[slots.row_slot]), _chain(slots.row_icell)]
+    groups = subsets(len(encoded.features)) if encoded.origin is not None else ()
+    for group in groups:
+        code = np.zeros(len(slots.claim), np.int64)
+        for f in group:
+            code = code * (int(encoded.features[f].max(initial=0)) + 1) + encoded.features[f][claims][slots.claim]
+        chains.append(_chain(_joint(slots.instance, code)[slots.row_slot]))
+        chains.append(_chain(_joint(slots.row_icell, code[slots.row_slot])))
+    data: dict[str, Any] = {}
+    _claims(data, encoded, claims)
+    _slots(data, encoded, slots, questions, claims)
+    _cells(data, encoded, slots, questions)
+    _chains(data, encoded, slots, chains, len(groups))
+    _entries(data, encoded, slots, chains[1], questions)
+    pairs = listed_pairs(encoded, slots, claims, chains[1], groups)
+    data |= pairs
+    layout = _layout(encoded, slots, questions, claims, data, len(groups))
+    cells = ranges(encoded.cells.offset[questions], np.diff(encoded.cells.offset)[questions])
+    return Problem(layout, _cast(data), questions, claims, cells, slots.claim)
+
+
+def lay_out(encoded: Encoded, questions: Ints, claims: Ints, local: Ints, seed: int) -> Slots:
+    """Claims of each question in event order; in several random orders where ties or missing times leave it open."""
+    coded = encoded.coded
+    counts = np.bincount(local, minlength=len(questions))
+    time = coded.claim_time[claims]
+    unknown = encoded.origin is not None and encoded.origin.order == "unknown"
+    if unknown:
+        time = np.zeros(len(claims))
+    orders = np.where(_is_open(encoded, questions, local, time), _orders(encoded), 1)
+    question = np.repeat(np.arange(len(questions)), orders)
+    replica = ranges(np.zeros(len(questions), np.int64), orders)
+    per_instance = counts[question]
+    start = offsets(per_instance)
+    claim = ranges(offsets(counts)[:-1][question], per_instance)
+    instance = np.repeat(np.arange(len(question)), per_instance)
+    slot_time = time[claim]
+    if (orders > 1).any() or np.isnan(slot_time).any():
+        bits = mix(coded.claim_key[claims][claim], seed, replica[instance].astype(np.uint64))
+        slot_time = _placed_times(time, claim, slot_time, question[instance], counts, bits)
+        several = orders[question[instance]] > 1
+        order = np.lexsort((np.where(several, bits, np.uint64(0)), slot_time, instance))
+        claim, slot_time = claim[order], slot_time[order]
+    first = np.minimum(start[:-1], max(len(claim) - 1, 0))
+    if len(claim):
+        slot_time = slot_time - np.repeat(slot_time[first], per_instance)
+    rows = np.diff(encoded.row_offset)[claims][claim]
+    row = ranges(encoded.row_offset[:-1][claims][claim], rows)
+    row_slot = np.repeat(np.arange(len(claim)), rows)
+    cells = np.diff(encoded.cells.offset)[questions][question]
+    icell = offsets(cells)
+    row_instance = instance[row_slot]
+    row_icell = icell[row_instance] + encoded.row_cell[row] - encoded.cells.offset[questions][question[row_instance]]
+    return Slots(claim, instance, slot_time, question, start, orders, row, row_slot, row_icell, icell)
+
+
+def _orders(encoded: Encoded) -> int:
+    return encoded.origin.orders if encoded.origin is not None else 8
+
+
+def _is_open(encoded: Encoded, questions: Ints, local: Ints, time: Floats) -> NDArray[np.bool_]:
+    """Where the order of a question's claims matters to the model and is not known."""
+    tied = np.isnan(time[1:]) | (time[1:] == time[:-1])
+    within = local[1:] == local[:-1]
+    out = np.zeros(len(questions), bool)
+    out[local[1:][tied & within]] = True
+    if encoded.origin is None:
+        out &= encoded.errors.popularity & (encoded.cells.size[questions] > 2)
+    return out
+
+
+def _placed_times(time: Floats, claim: Ints, slot_time: Floats, question: Ints, counts: Ints, bits: NDArray[np.uint64]) -> Floats:
+    """Times of the slots; an undated claim stands beside a dated claim of its question drawn at random."""
+    missing = np.isnan(slot_time)
+    if not missing.any():
+        return slot_time
+    first = offsets(counts)[:-1]
+    local = np.repeat(np.arange(len(counts)), counts)
+    dated = np.bincount(local[~np.isnan(time)], minlength=len(counts))
+    place = (uniform(mix(bits[missing], 1)) * dated[question[missing]]).astype(np.int64)
+    anchor = np.minimum(first[question[missing]] + place, max(len(time) - 1, 0))
+    out = slot_time.copy()
+    out[missing] = np.where(dated[question[missing]] > 0, time[anchor], 0.0)
+    return out
+
+
+def _chain(key: Ints) -> Chains:
+    order, place = group_order(key)
+    return Chains(order, place, inverse(order))
+
+
+def _joint(left: Ints, right: Ints) -> Ints:
+    return left * (int(right.max(initial=0)) + 1) + right
+
+
+def _claims(data: dict[str, Any], encoded: Encoded, claims: Ints) -> None:
+    coded = encoded.coded
+    data["claim_ceiling"] = coded.claim_ceiling[claims]
+    data["claim_zero"] = np.zeros(len(claims))
+    if encoded.bias_level is not None:
+        data["claim_bias_level"] = encoded.bias_level[claims]
+
+
+def _slots(data: dict[str, Any], encoded: Encoded, slots: Slots, questions: Ints, claims: Ints) -> None:
+    coded, of_slot = encoded.coded, claims[slots.claim]
+    question = questions[slots.question]
+    size = encoded.cells.size[question]
+    weight = coded.row_weight[slots.row]
+    silence = 1.0 - np.bincount(slots.row_slot, weights=weight, minlength=len(of_slot))
+    data["slot_claim"] = slots.claim
+    data["slot_instance"] = slots.instance
+    data["slot_looks"] = np.where(coded.claim_derived[of_slot], 0.0, 1.0)
+    data["slot_size"] = size[slots.instance]
+    data["slot_open"] = ~encoded.cells.closed[question][slots.instance]
+    data["slot_silence"] = np.maximum(silence, 0.0) / size[slots.instance]
+    data["slot_first_row"] = np.searchsorted(slots.row_slot, np.arange(len(of_slot)))
+    data["row_slot"] = slots.row_slot
+    data["row_index"] = np.arange(len(slots.row))
+    data["row_icell"] = slots.row_icell
+    data["row_weight"] = weight
+    data["row_share"] = encoded.row_share[slots.row]
+
+
+def _cells(data: dict[str, Any], encoded: Encoded, slots: Slots, questions: Ints) -> None:
+    cells = encoded.cells
+    count = np.diff(cells.offset)[questions]
+    index = ranges(cells.offset[questions], count)
+    local = offsets(count)
+    question = np.repeat(np.arange(len(questions)), count)
+    data["cell_question"] = question
+    data["cell_log_mass"] = np.log(cells.count[index]) - np.log(cells.size[questions][question])
+    data["cell_class"] = cells.klass[index]
+    possible = np.zeros(len(index))
+    settled = encoded.settled_cell[questions][question]
+    possible[(settled >= 0) & (settled != index)] = -np.inf
+    possible[np.isin(index, encoded.rejected_cells)] = -np.inf
+    data["cell_log_possible"] = possible
+    data["cell_log_orders"] = np.log(slots.orders)[question]
+    per_instance = np.diff(slots.icell_offset)
+    data["icell_instance"] = np.repeat(np.arange(len(per_instance)), per_instance)
+    data["icell_cell"] = ranges(local[:-1][slots.question], per_instance)
+    votes = np.bincount(data["icell_cell"][slots.row_icell], weights=data["row_weight"] / slots.orders[slots.question[slots.instance[slots.row_slot]]], minlength=len(index))
+    votes = (votes + np.where(cells.other[index], 0.0, 0.1)) * np.isfinite(possible)
+    total = np.bincount(question, weights=votes, minlength=len(questions))[question]
+    data["cell_vote"] = np.where(total > 0.0, votes / np.where(total > 0.0, total, 1.0), 0.0)
+    data["question_weight"] = np.ones(len(questions))
+
+
+def _chains(data: dict[str, Any], encoded: Encoded, slots: Slots, chains: list[Chains], groups: int) -> None:
+    """Chains for the running sums that depend on parameters; sums that do not are taken here."""
+    share = data["row_share"]
+    lag = encoded.origin is not None and encoded.origin.lag
+    kept = chains if lag else chains[:2]
+    data["chain_order"] = np.stack([c.order for c in kept])
+    data["chain_position"] = np.stack([c.place for c in kept])
+    data["chain_inverse"] = np.stack([c.inverse for c in kept])
+    if lag:
+        time = slots.time[slots.row_slot]
+        data["chain_time"] = np.stack([time[c.order] for c in kept])
+        return
+    sums = [sums_before(share[c.order], c.place)[c.inverse] for c in chains]
+    data["same_count"] = sums[1]
+    if groups:
+        data["strong_slot"] = np.stack([sums[2 + 2 * g][data["slot_first_row"]] for g in range(groups)])
+        data["strong_row"] = np.stack([sums[3 + 2 * g] for g in range(groups)])
+
+
+def _entries(data: dict[str, Any], encoded: Encoded, slots: Slots, by_cell: Chains, questions: Ints) -> None:
+    """Pairs of a slot and a cell whose likelihood differs from that of a cell not named before."""
+    icells = int(slots.icell_offset[-1])
+    in_order = slots.row_icell[by_cell.order]
+    first = np.full(icells, -1, np.int64)
+    opening = by_cell.place == 0
+    first[in_order[opening]] = slots.row_slot[by_cell.order[opening]]
+    instance = data["icell_instance"]
+    question = questions[slots.question[instance]]
+    popular = encoded.errors.popularity & (encoded.cells.size[question] > 2)
+    full = (encoded.errors.bias != "none") & encoded.cells.closed[question]
+    spread = (popular & (first >= 0) & _tracked(slots, in_order, instance, icells)) | full
+    begin = np.where(full, slots.start[instance], first)[spread]
+    count = slots.start[1:][instance[spread]] - begin
+    alone = ~spread[in_order]
+    slot = np.concatenate([ranges(begin, count), slots.row_slot[by_cell.order[alone]]])
+    icell = np.concatenate([np.repeat(np.flatnonzero(spread), count), in_order[alone]])
+    if alone.any() and spread.any():
+        order = np.lexsort((slot, icell))
+        slot, icell = slot[order], icell[order]
+    slots_total = max(len(slots.claim), 1)
+    key = in_order * slots_total + slots.row_slot[by_cell.order]
+    last = np.searchsorted(key, icell * slots_total + slot) - 1
+    named = (last >= 0) & (in_order[np.maximum(last, 0)] == icell) if len(in_order) else np.zeros(len(slot), bool)
+    data["entry_slot"], data["entry_icell"] = slot, icell
+    data["entry_last"], data["entry_named"] = np.where(named, last, 0), named
+    data["entry_class"] = np.maximum(data["cell_class"], 0)[data["icell_cell"][icell]]
+    rows = np.bincount(slots.row_slot, minlength=len(slots.claim))
+    data["term_entry"] = np.repeat(np.arange(len(slot)), rows[slot])
+    data["term_row"] = ranges(data["slot_first_row"][slot], rows[slot])
+
+
+def _tracked(slots: Slots, in_order: Ints, instance: Ints, icells: int) -> NDArray[np.bool_]:
+    """The most named answers of each question, at most TRACKED."""
+    if not len(slots.icell_offset) > 1 or int(np.diff(slots.icell_offset).max()) <= TRACKED:
+        return np.ones(icells, bool)
+    count = np.bincount(in_order, minlength=icells)
+    order = np.lexsort((np.arange(icells), -count, instance))
+    out = np.zeros(icells, bool)
+    out[order] = place_in_group(instance[order]) < TRACKED
+    return out
+
+
+def _layout(encoded: Encoded, slots: Slots, questions: Ints, claims: Ints, data: dict[str, Any], groups: int) -> Layout:
+    longest = int(data["chain_position"].max(initial=0)) + 1
+    lone = encoded.cells.size[questions] <= 2
+    popular = encoded.errors.popularity and not bool(lone.all())
+    slot_blocks = entry_blocks = 0
+    if longest > BLOCK:
+        data["slot_block"], data["block_instance"] = _blocks(slots.instance)
+        data["entry_block"], data["block_icell"] = _blocks(data["entry_icell"])
+        slot_blocks, entry_blocks = len(data["block_instance"]), len(data["block_icell"])
+    nodes = 0
+    if encoded.errors.has_difficulty(encoded.origin):
+        nodes = difficulty_nodes(int(np.bincount(slots.instance, minlength=1).max(initial=0)))
+        data["nodes"], data["node_log_weights"] = node_grid(nodes)
+    return Layout(
+        questions=len(questions),
+        instances=len(slots.question),
+        slots=len(slots.claim),
+        rows=len(slots.row),
+        cells=len(data["cell_question"]),
+        icells=len(data["icell_cell"]),
+        entries=len(data["entry_slot"]),
+        terms=len(data["term_row"]),
+        pairs=len(data.get("pair_row", ())),
+        slot_blocks=slot_blocks,
+        entry_blocks=entry_blocks,
+        rounds=(longest - 1).bit_length(),
+        nodes=nodes,
+        groups=groups,
+        origins=encoded.origin is not None,
+        lag=encoded.origin is not None and encoded.origin.lag,
+        popularity=popular,
+        soft=len(slots.row) > len(slots.claim) or bool((data["row_weight"] < 1.0).any()),
+        bias=encoded.errors.bias != "none",
+        orders=bool((slots.orders > 1).any()),
+    )
+
+
+def _blocks(key: Ints) -> tuple[Ints, Ints]:
+    """Blocks of at most BLOCK equal keys (sorted): block of each element, and key of each block."""
+    block = place_in_group(key) // BLOCK
+    starts = np.ones(len(key), bool)
+    starts[1:] = (key[1:] != key[:-1]) | (block[1:] != block[:-1])
+    return np.cumsum(starts) - 1, key[starts]
+
+
+def difficulty_nodes(claims: int) -> int:
+    """Number of equispaced nodes over ±5 standard deviations for questions of up to ``claims`` claims.
+
+    The integrand narrows like one over the square root of the number of claims; the trapezoid rule is exact to rounding while the step
+    stays well below that width.
+    """
+    if claims <= 8:
+        return 21
+    if claims <= 300:
+        return 81
+    return 81 + 2 * int(np.ceil(40 * (np.sqrt(claims / 300) - 1)))
+
+
+def node_grid(nodes: int) -> tuple[Floats, Floats]:
+    """Nodes in standard deviations and their log weights under the standard normal law."""
+    grid = np.linspace(-5.0, 5.0, nodes)
+    weights = np.exp(-0.5 * grid**2)
+    return grid, np.log(weights / weights.sum())
+
+
+def _cast(data: dict[str, Any]) -> dict[str, NDArray[Any]]:
+    out = {}
+    for name, value in data.items():
+        array = np.asarray(value)
+        kind = array.dtype.kind
+        out[name] = array if kind == "b" else array.astype(np.float32 if kind == "f" else np.int32)
+        out[name].setflags(write=False)
+    return out

@@ -1,0 +1,136 @@
+"""Model files: the arguments of ``TrustModel`` and of its fit, written in TOML.
+
+Example::
+
+    reliability = "1 + (1|kind) + (1|source)"
+    freshness = "1 + (1|source)"
+
+    [origin]                  # origin = false: no echoes
+    strong = "same_source + same_channel"
+    lag = true
+
+    [errors]
+    difficulty = "auto"
+    bias = "none"
+
+    [answers]                 # number of plausible answers, or their closed list
+    city = 5000
+    stance = ["T", "F"]
+
+    [fit]
+    method = "svi"
+    learn_from = "settled"
+    seed = 0
+"""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Mapping
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+from nousppl.errors import FileError, ModelError
+from nousppl.models.specification import Errors, Origin
+
+TOP = {"reliability": (str,), "freshness": (str,), "base_rates": (str,)}
+"""Keys at the top and the kinds of value that they take; beside them the tables and ``change``."""
+TABLES = ("origin", "errors", "answers", "fit")
+FIT = {"method": (str,), "learn_from": (str,), "seed": (int,)}
+WORDS = {str: "text", int: "a whole number", bool: "true or false"}
+
+
+def read_model(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Reads a model file.
+
+    Args:
+        path: a TOML file; see the module for an example.
+
+    Returns:
+        Arguments of ``TrustModel``, with ``Origin`` and ``Errors`` objects, and arguments of its ``fit``. What the file does
+        not name is left to their defaults.
+
+    Raises:
+        FileError: the file cannot be read or is no TOML.
+        ModelError: a key is unknown, or a value is not of the kind that its key takes.
+    """
+    document = _load(Path(path))
+    _check_keys(document, (*TOP, *TABLES), f"{path}")
+    model = {key: _kind(document[key], kinds, f"{path}: {key}") for key, kinds in TOP.items() if key in document}
+    if "origin" in document:
+        model["origin"] = _origin(document["origin"], f"{path}: [origin]")
+    if "errors" in document:
+        model["errors"] = Errors(**_arguments(document["errors"], Errors, f"{path}: [errors]"))
+    if "answers" in document:
+        model["answers"] = _answers(document["answers"], f"{path}: [answers]")
+    return model, _fit(document.get("fit", {}), f"{path}: [fit]")
+
+
+def _load(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise FileError(f"{path}: there is no such file") from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise FileError(f"{path}: cannot be read ({error})") from error
+    except tomllib.TOMLDecodeError as error:
+        raise FileError(f"{path}: not a TOML file ({error})") from error
+
+
+def _check_keys(table: Mapping[str, Any], allowed: tuple[str, ...], place: str) -> None:
+    unknown = [key for key in table if key not in allowed]
+    if unknown:
+        raise ModelError(f"{place}: unknown key {unknown[0]!r}; allowed are {', '.join(allowed)}")
+
+
+def _kind(value: Any, kinds: tuple[type, ...], place: str) -> Any:
+    if type(value) not in kinds:
+        allowed = " or ".join(WORDS[kind] for kind in kinds)
+        raise ModelError(f"{place} = {value!r}: must be {allowed}")
+    return value
+
+
+def _table(value: Any, place: str) -> Mapping[str, Any]:
+    if not isinstance(value, dict):
+        raise ModelError(f"{place} must be a table, got {value!r}")
+    return value
+
+
+def _arguments(value: Any, owner: type, place: str) -> dict[str, Any]:
+    """Arguments of a dataclass: its field names, each value of the kind of the default (None stands for text)."""
+    table = _table(value, place)
+    defaults = {field.name: field.default for field in fields(owner)}
+    _check_keys(table, tuple(defaults), place)
+    either = {"difficulty": (bool, str)}
+    return {
+        key: _kind(given, either.get(key, (str if defaults[key] is None else type(defaults[key]),)), f"{place} {key}")
+        for key, given in table.items()
+    }
+
+
+def _origin(value: Any, place: str) -> Origin | None:
+    if value is False:
+        return None
+    if not isinstance(value, dict):
+        raise ModelError(f"{place} must be a table, or origin = false for no echoes; got {value!r}")
+    arguments = _arguments(value, Origin, place)
+    return Origin(**{key: given or None if key == "strong" else given for key, given in arguments.items()})
+
+
+def _answers(value: Any, place: str) -> dict[str, int | list[Any]]:
+    table = _table(value, place)
+    for attribute, given in table.items():
+        if type(given) is int and given >= 2:
+            continue
+        if not (isinstance(given, list) and all(isinstance(answer, bool | int | float | str) for answer in given)):
+            allowed = "a whole number from 2 (how many answers are plausible) or the closed list of answers"
+            raise ModelError(f"{place} {attribute} = {given!r}: must be {allowed}")
+    return dict(table)
+
+
+def _fit(value: Any, place: str) -> dict[str, Any]:
+    table = _table(value, place)
+    _check_keys(table, tuple(FIT), place)
+    return {key: _kind(given, FIT[key], f"{place} {key}") for key, given in table.items()}

@@ -1,0 +1,320 @@
+"""First half of compilation: evidence and a model's encoding -> flat numpy tables of claims, rows and cells.
+
+It is done once for an evidence and a trust; ``nousppl.compile`` then cuts out any set of questions quickly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from nousppl.errors import ModelError
+from nousppl.coded import Coded
+from nousppl.evidence import Evidence
+from nousppl.models.hierarchy import Design, Encoding
+from nousppl.models.specification import Errors, Origin
+from nousppl.ragged import offsets
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Domains:
+    """Which answers an attribute may have.
+
+    Attributes:
+        closed: attribute -> the complete list of its answers.
+        size: attribute -> K, number of plausible answers of an open domain.
+        declared: open attributes whose K the user gave.
+    """
+
+    closed: Mapping[Any, tuple[Any, ...]]
+    size: Mapping[Any, int]
+    declared: frozenset[Any] = frozenset()
+
+    @classmethod
+    def of(cls, answers: Mapping[Any, Any] | None, evidence: Evidence | None) -> Domains:
+        """Domains as given, and for the other attributes one more than the different values that the evidence names.
+
+        Raises:
+            ModelError: K below 2, an empty or repeated list.
+        """
+        closed: dict[Any, tuple[Any, ...]] = {}
+        size: dict[Any, int] = {}
+        for attribute, given in (answers or {}).items():
+            if isinstance(given, (int, np.integer)) and not isinstance(given, bool):
+                if given < 2:
+                    raise ModelError(f"answers[{attribute!r}] = {given}: a question needs at least 2 plausible answers")
+                size[attribute] = int(given)
+                continue
+            if isinstance(given, str) or not hasattr(given, "__iter__"):
+                raise ModelError(f"answers[{attribute!r}] = {given!r}: give K (a whole number) or the list of answers")
+            values = tuple(given)
+            if len(set(values)) < len(values) or len(values) < 2:
+                raise ModelError(f"answers[{attribute!r}] = {list(values)!r}: a closed list needs 2 or more different answers")
+            closed[attribute] = values
+        declared = frozenset(size)
+        named = {} if evidence is None else _named_sizes(evidence.coded)
+        return cls(closed, named | size, declared)
+
+    @property
+    def classes(self) -> tuple[tuple[Any, Any], ...]:
+        """(attribute, answer) of all closed lists, in order: the axis of class biases and base rates."""
+        return tuple((attribute, value) for attribute, values in self.closed.items() for value in values)
+
+    def with_evidence(self, coded: Coded) -> Domains:
+        """The same domains, with attributes that only this evidence has, and never fewer answers than it names."""
+        named = _named_sizes(coded)
+        merged = {
+            a: self.size[a] if a in self.declared else max(self.size.get(a, 2), named.get(a, 2))
+            for a in {**self.size, **named}
+        }
+        return Domains(self.closed, merged, self.declared)
+
+
+def _named_sizes(coded: Coded) -> dict[Any, int]:
+    """Number of different values named in each attribute, plus one."""
+    attribute = coded.question_attribute[coded.answers["question"].to_numpy()]
+    codes = pd.factorize(coded.answers["value"])[0]
+    pairs = np.unique(attribute.astype(np.int64) * (len(codes) + 1) + codes) // (len(codes) + 1)
+    counts = np.bincount(pairs, minlength=len(coded.attributes))
+    return {a: max(int(n) + 1, 2) for a, n in zip(coded.attributes, counts, strict=True)}
+
+
+@dataclass(frozen=True)
+class Cells:
+    """Answers of all questions, questions end to end: named ones in sorted order and then "other", or the closed list."""
+
+    offset: Ints
+    """(Q + 1,)"""
+    value: NDArray[np.object_]
+    other: NDArray[np.bool_]
+    count: Floats
+    """Number of answers that the cell stands for."""
+    klass: Ints
+    """Index into `Domains.classes`; -1 where the domain is open."""
+    size: Floats
+    """(Q,) K."""
+    closed: NDArray[np.bool_]
+    """(Q,)"""
+    of_answer: Ints
+    """(named answers,) cell of each row of ``coded.answers``."""
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """Everything about each claim that the model needs, for all claims of an evidence."""
+
+    coded: Coded
+    cells: Cells
+    reliability: Design
+    freshness: Design | None
+    features: tuple[Ints, ...]
+    """Codes of the columns that the pair features compare, one array per feature."""
+    text: NDArray[np.object_] | None
+    bias_level: Ints | None
+    """Source level of each claim for the class bias by source."""
+    claim_offset: Ints
+    """(Q + 1,)"""
+    row_offset: Ints
+    """(J + 1,)"""
+    row_cell: Ints
+    row_share: Floats
+    used: NDArray[np.bool_]
+    """False for claims that are known to repeat another one: they add nothing."""
+    origin: Origin | None
+    errors: Errors
+    settled_cell: Ints
+    """(Q,) cell of the settled truth; -1 where nothing is settled."""
+    rejected_cells: Ints
+    cache: dict[str, Any] = field(default_factory=dict, compare=False)
+
+
+def encode_claims(
+    evidence: Evidence,
+    reliability: Encoding,
+    freshness: Encoding | None,
+    domains: Domains,
+    origin: Origin | None,
+    errors: Errors,
+    bias: Encoding | None = None,
+) -> Encoded:
+    """Encode an evidence for a model.
+
+    Raises:
+        ModelError: a column is missing, a value is outside a closed list, K is too small, contradictory settled facts.
+    """
+    coded = evidence.coded
+    frame = evidence.covariates
+    cells = build_cells(coded, domains)
+    columns = origin.columns if origin is not None else ()
+    features = tuple(_feature_codes(frame, column) for column in columns)
+    count = np.bincount(coded.row_claim, weights=coded.row_weight, minlength=len(coded.claim_question))
+    settled, rejected = _settled_cells(coded, cells)
+    return Encoded(
+        coded=coded,
+        cells=cells,
+        reliability=reliability.design(frame),
+        freshness=None if freshness is None else freshness.design(frame),
+        features=features,
+        text=_text(frame, origin),
+        bias_level=None if bias is None else np.asarray(bias.design(frame).groups[0].index, np.int64),
+        claim_offset=offsets(np.bincount(coded.claim_question, minlength=len(coded.questions))),
+        row_offset=offsets(np.bincount(coded.row_claim, minlength=len(coded.claim_question))),
+        row_cell=cells.of_answer[coded.row_answer],
+        row_share=coded.row_weight / count[coded.row_claim],
+        used=coded.claim_origin < 0,
+        origin=origin,
+        errors=errors,
+        settled_cell=settled,
+        rejected_cells=rejected,
+    )
+
+
+def _feature_codes(frame: pd.DataFrame, column: str) -> Ints:
+    if column not in frame:
+        raise ModelError(
+            f"Origin(strong=...): same_{column} needs column {column!r} in claims or sources; there are {list(frame.columns)}"
+        )
+    codes = pd.factorize(frame[column])[0].astype(np.int64)
+    if (codes < 0).any():
+        row = int(np.flatnonzero(codes < 0)[0])
+        raise ModelError(
+            f"Origin(strong=...): column {column!r} is missing in {(codes < 0).sum()} claims, "
+            f"first in row {frame.iloc[row].to_dict()}; every claim needs a value"
+        )
+    return codes
+
+
+def _text(frame: pd.DataFrame, origin: Origin | None) -> NDArray[np.object_] | None:
+    if origin is None or origin.text is None:
+        return None
+    if origin.text not in frame:
+        raise ModelError(f"Origin(text={origin.text!r}): no such column; there are {list(frame.columns)}")
+    return frame[origin.text].fillna("").astype(str).to_numpy(object)
+
+
+def build_cells(coded: Coded, domains: Domains) -> Cells:
+    """Lay out the answers of all questions.
+
+    Raises:
+        ModelError: a value outside a closed list, or K smaller than the number of named answers.
+    """
+    question = coded.answers["question"].to_numpy(np.int64)
+    values = coded.answers["value"].to_numpy(object)
+    attributes = list(coded.attributes)
+    is_closed = np.array([a in domains.closed for a in attributes], bool)
+    lists = [len(domains.closed[a]) if a in domains.closed else 0 for a in attributes]
+    sizes = np.array([lists[i] or domains.size.get(a, 2) for i, a in enumerate(attributes)], float)
+    attribute = coded.question_attribute
+    closed = is_closed[attribute]
+    named = np.bincount(question, minlength=len(coded.questions))
+    size = np.where(closed, sizes[attribute], np.maximum(sizes[attribute], named + 1.0))
+    _refuse_small_domains(coded, domains, named, attribute)
+    count = np.where(closed, np.array(lists, np.int64)[attribute], named + 1)
+    offset = offsets(count)
+    rank = np.arange(len(question)) - offsets(named)[question]
+    of_answer = offset[question] + rank
+    total = int(offset[-1])
+    value = np.empty(total, object)
+    klass = np.full(total, -1, np.int64)
+    first_class = 0
+    for i, a in enumerate(attributes):
+        if a in domains.closed:
+            first_class = [c[0] for c in domains.classes].index(a)
+            _place_closed(coded, domains.closed[a], i, offset, question, values, of_answer, value, klass, first_class)
+    is_open_answer = ~closed[question]
+    value[of_answer[is_open_answer]] = values[is_open_answer]
+    other = np.zeros(total, bool)
+    last = offset[1:][~closed] - 1
+    other[last] = True
+    value[last] = "other"
+    stands_for = np.ones(total)
+    stands_for[last] = (size - named)[~closed]
+    return Cells(offset, value, other, stands_for, klass, size, closed, of_answer)
+
+
+def _place_closed(
+    coded: Coded,
+    answers: tuple[Any, ...],
+    attribute: int,
+    offset: Ints,
+    question: Ints,
+    values: NDArray[np.object_],
+    of_answer: Ints,
+    value: NDArray[np.object_],
+    klass: Ints,
+    first_class: int,
+) -> None:
+    """Fill in the cells of the questions of one attribute with a closed list."""
+    mine = np.flatnonzero(coded.question_attribute[question] == attribute)
+    place = pd.Index(answers, dtype=object).get_indexer(pd.Index(values[mine], dtype=object))
+    if (place < 0).any():
+        bad = mine[np.flatnonzero(place < 0)]
+        row = coded.questions.iloc[question[bad[0]]]
+        raise ModelError(
+            f"answers: {len(bad)} answers of attribute {coded.attributes[attribute]!r} are outside its closed list, first "
+            f"{values[bad[0]]!r} (entity {row['entity']!r}); allowed are {list(answers)}"
+        )
+    of_answer[mine] = offset[question[mine]] + place
+    starts = offset[:-1][coded.question_attribute == attribute]
+    where = starts[:, None] + np.arange(len(answers))
+    value[where] = np.array([*answers, None], object)[:-1]
+    klass[where] = first_class + np.arange(len(answers))
+
+
+def _refuse_small_domains(coded: Coded, domains: Domains, named: Ints, attribute: NDArray[np.int32]) -> None:
+    for i, a in enumerate(coded.attributes):
+        if a in domains.declared:
+            over = np.flatnonzero((attribute == i) & (named > domains.size[a]))
+            if len(over):
+                row = coded.questions.iloc[over[0]]
+                raise ModelError(
+                    f"answers[{a!r}] = {domains.size[a]}: {len(over)} questions name more answers, first entity "
+                    f"{row['entity']!r} with {named[over[0]]}; K must be at least the number of named answers"
+                )
+
+
+def _settled_cells(coded: Coded, cells: Cells) -> tuple[Ints, Ints]:
+    """Cell of each question's settled truth (-1 for none), and the rejected cells."""
+    cell = cells.of_answer[coded.settled_answer]
+    truth = ~coded.settled_rejected
+    out = np.full(len(coded.questions), -1, np.int64)
+    question = coded.settled_question
+    out[question[truth]] = cell[truth]
+    clash = truth & (out[question] != cell)
+    if clash.any():
+        i = int(np.flatnonzero(clash)[0])
+        row = coded.questions.iloc[question[i]]
+        raise ModelError(
+            f"settled: entity {row['entity']!r}, attribute {row['attribute']!r} is settled as {cells.value[cell[i]]!r} and as "
+            f"{cells.value[out[question[i]]]!r} at different times; a truth that changes is not in this model"
+        )
+    rejected = np.unique(cell[coded.settled_rejected])
+    _refuse_all_rejected(coded, cells, out, rejected)
+    return out, rejected
+
+
+def _refuse_all_rejected(coded: Coded, cells: Cells, settled: Ints, rejected: Ints) -> None:
+    question = np.searchsorted(cells.offset, rejected, side="right") - 1
+    gone = np.bincount(question, minlength=len(coded.questions))
+    full = np.flatnonzero((gone > 0) & (gone == np.diff(cells.offset)))
+    if len(full):
+        row = coded.questions.iloc[full[0]]
+        raise ModelError(
+            f"settled: all {gone[full[0]]} answers of entity {row['entity']!r}, attribute {row['attribute']!r} are rejected; "
+            "in a closed list one must remain"
+        )
+    both = rejected[np.isin(rejected, settled)]
+    if len(both):
+        row = coded.questions.iloc[int(np.searchsorted(cells.offset, both[0], side="right") - 1)]
+        raise ModelError(
+            f"settled: {cells.value[both[0]]!r} is both the settled truth and rejected for entity {row['entity']!r}, "
+            f"attribute {row['attribute']!r}"
+        )

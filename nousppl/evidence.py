@@ -1,0 +1,318 @@
+"""Evidence: claims, what is settled, and what is known of the sources, checked and in order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike, NDArray
+
+from nousppl._files import read_table
+from nousppl._lineage import repeats_of
+from nousppl._notes import after_the_fact, first_notes
+from nousppl._reading import read_claims
+from nousppl._record import Facts, Record
+from nousppl._report import Note, Report
+from nousppl._settling import add_facts
+from nousppl._sources import read_sources
+from nousppl._times import as_time
+from nousppl._values import SameValue
+from nousppl.coded import Coded
+from nousppl.errors import EvidenceError, QuestionError
+from nousppl.question import Question
+from nousppl.tables import open_table, shorten
+
+__all__ = ["Coded", "Evidence"]
+
+
+class Evidence:
+    """Checked tables of claims, settled facts and sources. Immutable: every method gives a new `Evidence`.
+
+    Args:
+        claims: a row a claim: entity, attribute, value, source; optional time, claim (unique id), origin (id of the claim that
+            it is known to repeat), ceiling (upper bound on reliability), known_at (default time), weight (soft claims: several
+            rows with one claim id), derived (true: the assistant's own note). Other columns are the user's own.
+        settled: what turned out: entity, attribute, value; optional time, known_at, verdict ("true", or "false" for a
+            rejection).
+        sources: a row a source: source and columns of the user's own.
+        same_value: a function (or mapping) from a value to the value that stands for it, e.g. "New York" for "NYC".
+
+    Entities, attributes, sources and claim ids are whole numbers or text, one kind a column. Values are numbers, text or
+    booleans, one kind within an attribute; numbers are equal by value, text exactly. Times are numbers throughout or ISO dates
+    throughout (text that is all numeric is numbers); dates with a time zone are converted to UTC.
+
+    Raises:
+        EvidenceError: for any row that cannot be used, with the table, the column, the number of rows, the first of them, and
+            what is allowed. The frames handed in are never modified.
+    """
+
+    def __init__(
+        self,
+        claims: pd.DataFrame,
+        settled: pd.DataFrame | None = None,
+        sources: pd.DataFrame | None = None,
+        *,
+        same_value: SameValue | None = None,
+    ) -> None:
+        table = open_table(claims, "claims")
+        read = read_claims(table, same_value)
+        self._record = read.record
+        self._claims = read.frame
+        self._same_value = same_value
+        self._sources, source_notes = read_sources(sources, table, read.record.sources)
+        self._settled = pd.DataFrame(columns=["entity", "attribute", "value"])
+        self._revoked = self._claims.head(0)
+        self._notes: tuple[Note, ...] = (*read.notes, *source_notes)
+        self._settled_notes: tuple[Note, ...] = ()
+        if settled is not None:
+            self._settle(settled)
+
+    @classmethod
+    def from_csv(
+        cls,
+        claims: str | Path,
+        settled: str | Path | None = None,
+        sources: str | Path | None = None,
+        **same: SameValue | None,
+    ) -> Self:
+        """Evidence from files: csv, csv.gz or parquet.
+
+        In csv files entity, attribute, value, source, claim and origin are text as it stands (007 stays 007, 1.0 is not 1), an
+        empty cell is missing, times follow the rule of the class, and columns of the user's own are numbers or booleans where
+        every cell is.
+
+        Args:
+            claims: path of the claims.
+            settled: path of the settled facts.
+            sources: path of the sources.
+            **same: `same_value`, as in the class.
+
+        Raises:
+            EvidenceError: where a csv file has a line with a wrong number of fields (the line is named), or a table cannot be
+                used.
+            FileError: where there is no such file.
+        """
+        return cls(
+            read_table(claims, "claims"),
+            None if settled is None else read_table(settled, "settled"),
+            None if sources is None else read_table(sources, "sources"),
+            **same,
+        )
+
+    # Tables
+
+    @cached_property
+    def _own_claims(self) -> pd.DataFrame:
+        position = self._record.rows.position
+        whole = len(position) == len(self._claims)
+        return self._claims if whole else self._claims.take(position).reset_index(drop=True)
+
+    @property
+    def claims(self) -> pd.DataFrame:
+        """A row a claim and value, sorted by question, time and key, with ids; a copy."""
+        return self._own_claims.copy(deep=False)
+
+    @property
+    def settled(self) -> pd.DataFrame:
+        """Settled facts sorted by question and time; a copy."""
+        return self._settled.take(self._record.facts.position).reset_index(drop=True)
+
+    @property
+    def sources(self) -> pd.DataFrame:
+        """What was given about sources, sorted by source; a copy."""
+        return self._sources.frame.copy(deep=False)
+
+    @property
+    def revoked(self) -> pd.DataFrame:
+        """Rows of claims that were revoked: kept on record, never used; a copy."""
+        return self._revoked.copy(deep=False)
+
+    @property
+    def questions(self) -> pd.DataFrame:
+        """Entity and attribute of each question that has a claim or a settled fact, sorted; a copy."""
+        return self.coded.questions.copy(deep=False)
+
+    @cached_property
+    def coded(self) -> Coded:
+        """The same as arrays."""
+        return self._record.code()
+
+    @cached_property
+    def covariates(self) -> pd.DataFrame:
+        """A row a claim, aligned with `coded`: columns of the claims (first row of a soft claim) and of the sources."""
+        frame = self._own_claims
+        if len(frame) > len(self._record.claims.key):
+            frame = frame.take(self.coded.row_start[:-1]).reset_index(drop=True)
+        return self._sources.join(frame, self.coded.sources, self.coded.claim_source)
+
+    @cached_property
+    def report(self) -> Report:
+        """What was read, what was left aside and why, and what looks doubtful."""
+        return Report((*self._notes, *self._settled_notes, *first_notes(self.coded)))
+
+    def __len__(self) -> int:
+        """Number of claims in use."""
+        return len(self._record.claims.key)
+
+    def __repr__(self) -> str:
+        coded = self.coded
+        facts = len(coded.settled_question)
+        return (
+            f"Evidence({len(self):,} claims, {len(coded.questions):,} questions, {len(coded.sources):,} sources, "
+            f"{facts:,} settled facts)"
+        )
+
+    # Questions
+
+    @cached_property
+    def _places(self) -> dict[tuple[Any, Any], int]:
+        frame = self.coded.questions
+        return {
+            pair: place
+            for place, pair in enumerate(zip(frame["entity"].tolist(), frame["attribute"].tolist(), strict=True))
+        }
+
+    def question(self, entity: object, attribute: object) -> Question:
+        """The question about one attribute of one entity.
+
+        Raises:
+            QuestionError: where no claim and no settled fact in use is about it.
+        """
+        place = self._places.get((entity, attribute))
+        if place is None:
+            raise QuestionError(self._unknown(entity, attribute))
+        return Question(self, place)
+
+    def _unknown(self, entity: object, attribute: object) -> str:
+        frame = self.coded.questions
+        known = frame.loc[frame["entity"] == entity, "attribute"].tolist()
+        if known:
+            hint = f"{shorten(entity)} has the attributes {', '.join(map(shorten, known[:10]))}"
+        else:
+            examples = ", ".join(map(shorten, frame["entity"].unique()[:5]))
+            hint = f"no claim is about {shorten(entity)}; entities are for example {examples}"
+        return f"There is no question ({shorten(entity)}, {shorten(attribute)}) among {len(frame):,}: {hint}."
+
+    def claims_of(self, index: int) -> pd.DataFrame:
+        """Rows of `claims` about the question at `index` of `questions`."""
+        coded = self.coded
+        first, last = coded.claim_start[index], coded.claim_start[index + 1]
+        return self._own_claims.iloc[coded.row_start[first] : coded.row_start[last]].reset_index(drop=True)
+
+    def settled_of(self, index: int) -> pd.DataFrame:
+        """Rows of `settled` about the question at `index` of `questions`."""
+        start = self.coded.settled_start
+        return self._settled.take(self._record.facts.position[start[index] : start[index + 1]]).reset_index(drop=True)
+
+    # Parts and variants
+
+    def subset(self, questions: ArrayLike) -> Evidence:
+        """Only these questions, given by their rows in `questions`, in any order; nothing is checked again."""
+        wanted = np.unique(np.asarray(questions, dtype=np.int64))
+        size = len(self.coded.questions)
+        if len(wanted) and (wanted[0] < 0 or wanted[-1] >= size):
+            bad = wanted[(wanted < 0) | (wanted >= size)]
+            raise EvidenceError(
+                f"subset: {len(bad)} rows are none of the {size} questions; first: {bad[0]}. Allowed: 0 to {size - 1}."
+            )
+        note = Note("claims", f"questions of {size:,} in this part", len(wanted))
+        return self._with(self._record.of_questions(self._question_codes[wanted]), note)
+
+    @cached_property
+    def _question_codes(self) -> NDArray[np.int64]:
+        return np.sort(pd.unique(np.concatenate([self._record.claims.question, self._record.facts.question])))
+
+    def before(self, time: object) -> Evidence:
+        """What was known before a time: claims and settled facts with known_at (else time) < `time`.
+
+        The rest is as in `known_by`.
+        """
+        return self._known("before", time, np.less)
+
+    def known_by(self, time: object) -> Evidence:
+        """What was known at a time: claims and settled facts with known_at (else time) <= `time`.
+
+        What has neither is left aside, and so are questions of which nothing was known. A date stands for its midnight. Where
+        the origin of a claim is not known yet, the first claim that repeats it stands for it.
+        """
+        return self._known("known_by", time, np.less_equal)
+
+    def _known(self, name: str, time: object, compare: np.ufunc) -> Evidence:
+        limit = as_time(time, self._record.time_kind)
+        claims, facts = self._record.claims, self._record.facts
+        kept, settled = compare(claims.known_at, limit), compare(facts.known_at, limit)
+        record = self._record.take(np.flatnonzero(kept), np.flatnonzero(settled))
+        return self._with(record, *after_the_fact(name, shorten(time), kept, claims.known_at, settled, facts.known_at))
+
+    def without(self, claims: Iterable[object]) -> Evidence:
+        """As if these claims (ids) had not been recorded: the first claim known to repeat one of them stands for it."""
+        gone = self._named(claims)
+        note = Note("claims", "claims taken out by without()", int(gone.sum()))
+        return self._with(self._record.take(np.flatnonzero(~gone), np.arange(len(self._record.facts.value))), note)
+
+    def revoke(self, claims: Iterable[object]) -> Evidence:
+        """These claims (ids) were withdrawn: they and claims known to repeat them are in `revoked` and are never used."""
+        named = self._named(claims)
+        gone = repeats_of(self._record.claims.origin, named)
+        record = self._record.take(np.flatnonzero(~gone), np.arange(len(self._record.facts.value)))
+        notes = [Note("claims", "claims revoked", int(named.sum()))]
+        if gone.sum() > named.sum():
+            notes.append(
+                Note(
+                    "claims", "claims left aside that are known to repeat a revoked one", int(gone.sum() - named.sum())
+                )
+            )
+        evidence = self._with(record, *notes)
+        evidence._revoked = pd.concat(
+            [self._revoked, self._own_claims[gone[self._record.rows.claim]]], ignore_index=True
+        )
+        return evidence
+
+    def with_settled(self, settled: pd.DataFrame | None) -> Evidence:
+        """The same claims with these settled facts in place of the present ones; None for none."""
+        nothing = replace(self._record, facts=Facts.none(), fact_times=None)
+        evidence = self._with(nothing)
+        evidence._settled_notes = ()
+        if settled is not None:
+            evidence._settle(settled)
+        return evidence
+
+    def as_time(self, time: object) -> float:
+        """A time (number, date, timestamp or ISO text) on the scale of `coded.claim_time`."""
+        return as_time(time, self._record.time_kind)
+
+    @property
+    def time_kind(self) -> str | None:
+        """ "numbers", "dates without a time zone" or "dates with a time zone"; None where nothing has a time."""
+        return self._record.time_kind
+
+    def _named(self, ids: Iterable[object]) -> NDArray[np.bool_]:
+        wanted = [ids] if isinstance(ids, (str, int)) else [*ids]
+        place = pd.Index(self._record.claims.id).get_indexer(pd.Index(wanted, dtype=object))
+        if (place < 0).any():
+            missing = [one for one, at in zip(wanted, place, strict=True) if at < 0]
+            raise EvidenceError(
+                f"claims: column 'claim': {len(missing)} of {len(wanted)} ids are of no claim in use; "
+                f"first: {shorten(missing[0])}. Allowed: ids in evidence.claims['claim']."
+            )
+        gone = np.zeros(len(self), dtype=bool)
+        gone[place] = True
+        return gone
+
+    def _settle(self, settled: pd.DataFrame) -> None:
+        self._record, self._settled, self._settled_notes = add_facts(
+            self._record, open_table(settled, "settled"), self._same_value
+        )
+
+    def _with(self, record: Record, *notes: Note) -> Evidence:
+        other = object.__new__(Evidence)
+        other._record = record
+        other._claims, other._settled, other._sources = self._claims, self._settled, self._sources
+        other._revoked, other._same_value = self._revoked, self._same_value
+        other._notes, other._settled_notes = (*self._notes, *notes), self._settled_notes
+        return other

@@ -1,0 +1,160 @@
+"""``TrustModel``: the specification of a source-trust hierarchy, and how it is fitted."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nousppl import fitting, summaries
+from nousppl.blueprint import Blueprint, draw_up, priors_of
+from nousppl.encode import Encoded
+from nousppl.errors import InferenceError, ModelError
+from nousppl.evidence import Evidence
+from nousppl.inference.options import NUTS, SVI
+from nousppl.models.priors import Prior
+from nousppl.models.specification import Errors, Origin
+
+if TYPE_CHECKING:
+    from nousppl.trust import Trust
+
+Draws = dict[str, NDArray[np.float64]]
+ENOUGH = 30
+"""Settled facts from which learning from them alone is the default."""
+
+
+class TrustModel:
+    """The specification of a source-trust hierarchy. It is not changed by a fit.
+
+    Args:
+        reliability: formula of logit P(right | fresh) over columns of claims and sources.
+        freshness: formula of the log concentration of looking for oneself; its intercept is 0 unless it is given a prior.
+        origin: how claims repeat earlier ones; None for no echoes.
+        errors: how fresh claims go wrong.
+        base_rates: "uniform" or "learned" (closed lists of answers).
+        answers: attribute -> K, the number of plausible answers of an open domain, or the closed list of answers. For other attributes
+            K is one more than the number of different values named.
+        priors: part -> name -> scalar numpyro distribution, in place of the default; `priors` shows all.
+        order_seed: keys the random orders that are averaged where the order of claims is not known.
+
+    Raises:
+        ModelError: something that does not make sense.
+    """
+
+    def __init__(
+        self,
+        reliability: str = "1 + (1|source)",
+        freshness: str = "1 + (1|source)",
+        origin: Origin | None = Origin(),  # noqa: B008 (frozen)
+        errors: Errors = Errors(),  # noqa: B008 (frozen)
+        base_rates: str = "uniform",
+        answers: Mapping[Any, Any] | None = None,
+        priors: Mapping[str, Mapping[str, Any]] | None = None,
+        order_seed: int = 0,
+    ) -> None:
+        if base_rates not in ("uniform", "learned"):
+            raise ModelError(f"base_rates={base_rates!r}: allowed are 'uniform' and 'learned'")
+        self.reliability = reliability
+        self.freshness = freshness
+        self.origin = origin
+        self.errors = errors
+        self.base_rates = base_rates
+        self.answers = dict(answers or {})
+        self.given_priors = {part: {n: Prior.of(p) for n, p in given.items()} for part, given in (priors or {}).items()}
+        self.order_seed = order_seed
+        priors_of(self)
+
+    def priors(self) -> dict[str, dict[str, Prior]]:
+        """The prior of every parameter, by part and name; standard deviations of group effects under the group's name."""
+        return priors_of(self)
+
+    def fit(
+        self,
+        evidence: Evidence,
+        method: str | SVI | NUTS = "svi",
+        seed: int = 0,
+        learn_from: str | None = None,
+        progress: Any = False,
+    ) -> Trust:
+        """Learn the trust.
+
+        Args:
+            evidence: claims, and settled facts if there are any.
+            method: "svi", "nuts", or `nousppl.SVI` / `nousppl.NUTS` with options.
+            seed: of everything random in the fit.
+            learn_from: "settled" (only questions whose truth is settled), or "all" (the others too, their truths summed out); default
+                "settled" where at least 30 truths are settled. Facts are assumed to be settled at random.
+            progress: True shows the progress with the loss; or a function of (steps taken, loss).
+
+        Raises:
+            ModelError: the evidence does not fit the model.
+            InferenceError: the fit cannot be made.
+        """
+        from nousppl.trust import Trust
+
+        options = _options(method)
+        blueprint = draw_up(self, evidence)
+        encoded = blueprint.encode(evidence)
+        if learn_from is None:
+            learn_from = "settled" if int((encoded.settled_cell >= 0).sum()) >= ENOUGH else "all"
+        with summaries.reporter(progress) as report:
+            blueprint, result, settled = fitting.fit(blueprint, encoded, options, learn_from, seed, report)
+        draws = fitting.natural_effects(blueprint, encoded, result.draws, learn_from)
+        name = type(options).__name__.lower()
+        record = {
+            "method": name,
+            "seed": seed,
+            "learn_from": learn_from,
+            "settled": settled,
+            "questions": len(encoded.settled_cell),
+            "claims": len(encoded.used),
+            "converged": bool(result.converged),
+            "advice": result.advice,
+        }
+        table = summaries.sources(blueprint, encoded, draws)
+        seen = _seen(encoded) if settled else frozenset()
+        kept = {"svi": result.backend} if name == "svi" else {"mcmc": result.backend}
+        return Trust(self, blueprint, draws, result.stats, table, record, seen, **kept)
+
+    def default_trust(self, seed: int = 0, draws: int = 200) -> Trust:
+        """A trust without a fit: draws of the priors. Every source is new to it."""
+        from nousppl.trust import Trust
+
+        blueprint = draw_up(self, None)
+        record = {"method": "prior", "seed": seed, "learn_from": "nothing", "settled": 0, "questions": 0, "claims": 0}
+        record |= {"converged": True, "advice": "draws of the priors, nothing was learned"}
+        return Trust(self, blueprint, prior_draws(blueprint, seed, draws), {}, summaries.no_sources(), record)
+
+    def __repr__(self) -> str:
+        parts = ("reliability", "freshness", "origin", "errors", "base_rates", "answers")
+        return f"TrustModel({', '.join(f'{part}={getattr(self, part)!r}' for part in parts)})"
+
+
+def prior_draws(blueprint: Blueprint, seed: int, count: int) -> Draws:
+    """(1, count, ...) draws of every parameter from its prior."""
+    import jax
+
+    from nousppl.inference.backend import distribution
+
+    out: Draws = {}
+    for i, site in enumerate(blueprint.plan.sites):
+        key = jax.random.fold_in(jax.random.key(seed), i)
+        shape = (1, count) if site.size is None else (1, count, site.size)
+        value = np.asarray(distribution(site.prior).sample(key, shape), np.float64)
+        out[site.name] = value if site.scale is None else value * out[site.scale][..., None]
+    return out
+
+
+def _options(method: str | SVI | NUTS) -> SVI | NUTS:
+    if isinstance(method, SVI | NUTS):
+        return method
+    if method not in ("svi", "nuts"):
+        raise InferenceError(f"method={method!r}: allowed are 'svi', 'nuts', nousppl.SVI(...) and nousppl.NUTS(...)")
+    return SVI() if method == "svi" else NUTS()
+
+
+def _seen(encoded: Encoded) -> frozenset[tuple[Any, Any]]:
+    chosen = encoded.coded.questions[encoded.settled_cell >= 0]
+    return frozenset(zip(chosen["entity"], chosen["attribute"], strict=True))

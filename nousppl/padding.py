@@ -1,0 +1,112 @@
+"""Problems padded to common sizes, so that compiled code is shared by questions and batches of different sizes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nousppl.compile import Problem
+from nousppl.models.layout import Layout
+
+SIZES = (
+    "questions", "instances", "slots", "rows", "cells", "icells", "entries", "terms", "pairs", "slot_blocks", "entry_blocks"
+)  # fmt: skip
+"""Fields of `Layout` that count something."""
+
+_DIMENSION = {
+    "chain": "rows", "same_count": "rows", "strong_row": "rows", "strong_slot": "slots", "block_instance": "slot_blocks",
+    "block_icell": "entry_blocks", "row": "rows", "slot": "slots", "entry": "entries", "term": "terms", "pair": "pairs",
+    "cell": "cells", "icell": "icells", "question": "questions",
+}  # fmt: skip
+"""Name of an array, or its first word -> the size of its last axis."""
+
+_TARGET = {
+    "slot_instance": "instances", "row_slot": "slots", "row_icell": "icells", "entry_slot": "slots", "entry_icell": "icells",
+    "term_entry": "entries", "term_row": "rows", "pair_row": "rows", "icell_cell": "cells", "cell_question": "questions",
+    "slot_block": "slot_blocks", "entry_block": "entry_blocks", "block_instance": "instances", "block_icell": "icells",
+}  # fmt: skip
+"""Index arrays that things are summed by -> the size that marks an element as padding."""
+
+_FILL = {"slot_size": 2.0, "slot_looks": 1.0}
+
+
+def ladder(layout: Layout) -> Layout:
+    """The layout of single questions that this one is padded to: steps of four, all sizes tied to the step."""
+    step = 16
+    while True:
+        sizes = {
+            "questions": 1,
+            "instances": 8,
+            "slots": step,
+            "rows": step,
+            "cells": max(8, step // 4),
+            "icells": max(16, step),
+            "entries": 4 * step,
+            "terms": 4 * step,
+            "pairs": 8 * step if layout.pairs else 0,
+            "slot_blocks": step // 64 if layout.slot_blocks else 0,
+            "entry_blocks": step // 16 if layout.entry_blocks else 0,
+        }
+        rounds = step.bit_length() - 1
+        if all(getattr(layout, name) <= size for name, size in sizes.items()) and layout.rounds <= rounds:
+            return layout._replace(**sizes, rounds=rounds, orders=True)
+        step *= 4
+
+
+def rounded(layouts: list[Layout]) -> Layout:
+    """The smallest layout with sizes of the form 2^k or 3/4 2^k that holds all of these."""
+    largest = {name: _round_up(max(getattr(layout, name) for layout in layouts)) for name in SIZES}
+    first = layouts[0]
+    soft = any(layout.soft for layout in layouts)
+    if not soft:
+        largest["rows"] = largest["slots"] = max(largest["rows"], largest["slots"])
+        largest["terms"] = largest["entries"] = max(largest["terms"], largest["entries"])
+    return first._replace(
+        **largest,
+        soft=soft,
+        rounds=max(layout.rounds for layout in layouts),
+        nodes=max(layout.nodes for layout in layouts),
+        popularity=any(layout.popularity for layout in layouts),
+        orders=any(layout.orders for layout in layouts),
+    )
+
+
+def _round_up(size: int) -> int:
+    if size <= 8:
+        return 8 if size else 0
+    power = 1 << (size - 1).bit_length()
+    return power * 3 // 4 if size <= power * 3 // 4 else power
+
+
+def pad(problem: Problem, layout: Layout) -> dict[str, NDArray[Any]]:
+    """Arrays of the problem with the sizes of ``layout``; what is added takes part in no sum.
+
+    The arrays of claims (``claim_...``) keep their size unless ``pad_claims`` is used: they belong to the designs.
+    """
+    out = {}
+    for name, array in problem.data.items():
+        dimension = _DIMENSION.get(name) or _DIMENSION.get(name.split("_")[0])
+        out[name] = array if dimension is None else _padded(name, array, dimension, problem.layout, layout)
+    return out
+
+
+def pad_last(array: NDArray[Any], size: int, fill: float = 0.0) -> NDArray[Any]:
+    """The array with its last axis extended to ``size``."""
+    extra = size - array.shape[-1]
+    if extra <= 0:
+        return array
+    tail = np.full((*array.shape[:-1], extra), fill, array.dtype)
+    return np.concatenate([array, tail], axis=-1)
+
+
+def _padded(name: str, array: NDArray[Any], dimension: str, old: Layout, new: Layout) -> NDArray[Any]:
+    size = getattr(new, dimension)
+    if array.shape[-1] == size and getattr(old, dimension) == size:
+        return array
+    if name in ("chain_order", "chain_inverse"):
+        own = np.broadcast_to(np.arange(array.shape[-1], size, dtype=array.dtype), (*array.shape[:-1], size - array.shape[-1]))
+        return np.concatenate([array, own], axis=-1)
+    fill = getattr(new, _TARGET[name]) if name in _TARGET else _FILL.get(name, 0.0)
+    return pad_last(array, size, fill)

@@ -1,0 +1,131 @@
+"""Pictures of beliefs, calibration and sources, drawn on axes that are given."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+
+from nousppl import display, value_text
+from nousppl.errors import QuestionError
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from nousppl.belief import Belief
+
+BLUE, GREY, RED = "#3b6ea8", "#9aa5b1", "#b4432f"
+
+
+def plot_belief(belief: Belief, axes: Sequence[Axes] | None = None) -> Sequence[Axes]:
+    """Answers with the interval over draws (left), and what each claim adds, darker the fresher it is (right)."""
+    if axes is None:
+        import matplotlib.pyplot as plt
+
+        figure, axes = plt.subplots(1, 2, figsize=(10, 3.2), layout="constrained")
+        figure.suptitle(display.title(belief.question))
+    left, right = axes
+    _plot_answers(belief, left)
+    _plot_points(belief, right)
+    return axes
+
+
+def _plot_answers(belief: Belief, axes: Axes, most: int = 8) -> None:
+    shown = np.argsort(-belief.path[-1], kind="stable")[:most]
+    bounds = belief.interval().to_numpy()[shown]
+    probability = belief.path[-1][shown]
+    place = np.arange(len(shown))
+    axes.barh(place, probability, color=BLUE)
+    spread = np.abs(bounds.T - probability)
+    axes.errorbar(probability, place, xerr=spread, fmt="none", ecolor="black", capsize=2, linewidth=1)
+    axes.set_yticks(place, [_plain(display.answer_name(belief, belief.answers[i])) for i in shown])
+    axes.invert_yaxis()
+    axes.set_xlim(0, 1)
+    axes.set_xlabel("probability, with its 90 % interval")
+    _frameless(axes)
+
+
+def _plot_points(belief: Belief, axes: Axes) -> None:
+    table = display.reasons(belief)
+    shades = _freshness(belief).reindex(table["claim"])
+    place = np.arange(len(table))
+    points = table["points"].to_numpy(dtype=float)
+    finite = np.abs(points[np.isfinite(points)])
+    limit = 1.2 * finite.max() if finite.size and finite.max() > 0 else 1.0
+    axes.barh(place, np.clip(points, -limit, limit), color=[_shade(share) for share in shades])
+    names = [
+        f"{row}: {display.cell(source)} says {display.cell(value)}" if isinstance(source, str) else str(row)
+        for row, source, value in zip(table["row"], table["source"], table["value"], strict=True)
+    ]
+    axes.set_yticks(place, [_plain(value_text.show(name, 48)) for name in names])
+    axes.invert_yaxis()
+    axes.axvline(0, color="black", linewidth=0.8)
+    axes.set_xlabel("points for the top answer (nats); pale: likely an echo")
+    _frameless(axes)
+
+
+def _freshness(belief: Belief) -> pd.Series:
+    """P(fresh) by claim; nothing where there are too many claims to compute it."""
+    try:
+        return pd.Series(belief.fresh, index=belief.points["claim"][1:-1])
+    except QuestionError:
+        return pd.Series(dtype=float)
+
+
+def _shade(fresh: float) -> tuple[float, float, float, float]:
+    from matplotlib.colors import to_rgba
+
+    if np.isnan(fresh):
+        return to_rgba(GREY)
+    red, green, blue, _ = to_rgba(BLUE)
+    return red, green, blue, 0.15 + 0.85 * float(np.clip(fresh, 0, 1))
+
+
+def plot_calibration(curve: pd.DataFrame, axes: Axes) -> Axes:
+    """How often the top answer is right against how sure it was, with the interval of each bin.
+
+    Args:
+        curve: what :func:`nousppl.calibration.curve` gives.
+    """
+    axes.plot([0, 1], [0, 1], color=GREY, linewidth=1, linestyle="--")
+    if len(curve):
+        middle = curve["accuracy"].to_numpy()
+        spread = np.abs(curve[["accuracy_lower", "accuracy_upper"]].to_numpy().T - middle)
+        axes.errorbar(curve["confidence"], middle, yerr=spread, fmt="o", color=BLUE, capsize=2, linewidth=1)
+        for x, y, n in zip(curve["confidence"], middle, curve["n"], strict=True):
+            axes.annotate(f"{n:,}", (x, y), textcoords="offset points", xytext=(6, -10), fontsize=7, color="#555")
+    axes.set_xlim(0, 1.02)
+    axes.set_ylim(0, 1.02)
+    axes.set_xlabel("probability of the top answer")
+    axes.set_ylabel("how often it was right")
+    _frameless(axes)
+    return axes
+
+
+def plot_sources(sources: pd.DataFrame, axes: Axes) -> Axes:
+    """Reliability of sources with its interval, one line each.
+
+    Args:
+        sources: index source; columns reliability, reliability_lower, reliability_upper.
+    """
+    place = np.arange(len(sources))
+    middle = sources["reliability"].to_numpy(dtype=float)
+    spread = np.abs(sources[["reliability_lower", "reliability_upper"]].to_numpy(dtype=float).T - middle)
+    axes.errorbar(middle, place, xerr=spread, fmt="o", color=BLUE, capsize=2, linewidth=1, markersize=4)
+    axes.set_yticks(place, [_plain(value_text.show(name, 32)) for name in sources.index])
+    axes.invert_yaxis()
+    axes.set_xlim(0, 1)
+    axes.set_xlabel("reliability: how often it is right when it looks for itself")
+    _frameless(axes)
+    return axes
+
+
+def _plain(text: str) -> str:
+    """Text in which matplotlib sees no formula."""
+    return text.replace("$", r"\$")
+
+
+def _frameless(axes: Axes) -> None:
+    axes.spines[["top", "right"]].set_visible(False)

@@ -1,0 +1,88 @@
+"""Similarity of the texts of claims: evidence that one repeats the other."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from rapidfuzz import fuzz
+from rapidfuzz.process import cpdist
+
+from nousppl.ragged import Ints, ranges
+
+if TYPE_CHECKING:
+    from nousppl.compile import Chains, Slots
+    from nousppl.encode import Encoded
+
+GRID = 101
+
+
+def listed_pairs(
+    encoded: Encoded, slots: Slots, claims: Ints, by_cell: Chains, groups: tuple[tuple[int, ...], ...]
+) -> dict[str, Any]:
+    """Pairs of a row and an earlier one with the same value among the most recent claims, with the similarity of their texts.
+
+    Pairs are listed by recency alone, whatever their values, up to ``Origin.max_listed``; of these only the ones that say the same
+    matter, since similarity multiplies matches.
+    """
+    if encoded.text is None or encoded.origin is None:
+        return {}
+    later, earlier = _recent(slots, encoded.origin.max_listed)
+    row, earlier_row = _same_value(slots, by_cell, later, earlier)
+    later, earlier = slots.row_slot[row], slots.row_slot[earlier_row]
+    of_later, of_earlier = claims[slots.claim[later]], claims[slots.claim[earlier]]
+    exact = np.zeros(len(row), np.int64)
+    index = {group: i + 1 for i, group in enumerate(groups)}
+    shared = np.zeros(len(row), np.int64)
+    for f, codes in enumerate(encoded.features):
+        shared |= (codes[of_later] == codes[of_earlier]).astype(np.int64) << f
+    for group, i in index.items():
+        exact[shared == sum(1 << f for f in group)] = i
+    return {
+        "pair_row": row,
+        "pair_origin_slot": earlier,
+        "pair_share": encoded.row_share[slots.row[earlier_row]],
+        "pair_lag": np.maximum(slots.time[later] - slots.time[earlier], 0.0),
+        "pair_group": exact,
+        "pair_similarity": similarity(encoded, of_later, of_earlier),
+    }
+
+
+def similarity(encoded: Encoded, left: Ints, right: Ints) -> np.ndarray:
+    """Token-order-free similarity of the texts of pairs of claims, from 0 to 1 (rapidfuzz ``token_sort_ratio``)."""
+    assert encoded.text is not None
+    low, high = np.minimum(left, right), np.maximum(left, right)
+    pairs, back = np.unique(low * (len(encoded.text) + 1) + high, return_inverse=True)
+    first, second = encoded.text[pairs // (len(encoded.text) + 1)], encoded.text[pairs % (len(encoded.text) + 1)]
+    scores = cpdist(list(first), list(second), scorer=fuzz.token_sort_ratio) / 100.0 if len(pairs) else np.zeros(0)
+    scores = np.where((first == "") | (second == ""), 0.0, scores) if len(pairs) else scores
+    return np.asarray(scores, float)[back]
+
+
+def _recent(slots: Slots, most: int) -> tuple[Ints, Ints]:
+    """(later, earlier) slots of the same instance at most ``most`` places apart."""
+    place = np.arange(len(slots.claim)) - slots.start[slots.instance]
+    later = [np.flatnonzero(place >= d) for d in range(1, most + 1)]
+    earlier = [index - d for d, index in enumerate(later, start=1)]
+    return np.concatenate(later), np.concatenate(earlier)
+
+
+def _same_value(slots: Slots, by_cell: Chains, later: Ints, earlier: Ints) -> tuple[Ints, Ints]:
+    """Pairs of rows of these slots that name the same answer."""
+    first = np.searchsorted(slots.row_slot, np.arange(len(slots.claim)))
+    count = np.bincount(slots.row_slot, minlength=len(slots.claim))
+    row = ranges(first[later], count[later])
+    target = np.repeat(earlier, count[later])
+    total = len(slots.claim) + 1
+    key = slots.row_icell[by_cell.order] * total + slots.row_slot[by_cell.order]
+    wanted = slots.row_icell[row] * total + target
+    place = np.minimum(np.searchsorted(key, wanted), len(key) - 1)
+    match = key[place] == wanted if len(key) else np.zeros(0, bool)
+    return row[match], by_cell.order[place[match]]
+
+
+def grid_of(similarities: np.ndarray) -> np.ndarray:
+    """Quantiles of the similarities of same-value pairs: what the likelihood ratio of a similarity is relative to."""
+    if not len(similarities):
+        return np.zeros(GRID)
+    return np.quantile(similarities, np.linspace(0.0, 1.0, GRID))

@@ -1,0 +1,229 @@
+"""``Trust``: what was learned of the sources. It answers questions."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from nousppl import saving, summaries
+from nousppl.asking import Answers, one
+from nousppl.belief import Belief
+from nousppl.beliefs import Beliefs
+from nousppl.blueprint import Blueprint
+from nousppl.encode import Encoded
+from nousppl.errors import QuestionError
+from nousppl.evidence import Evidence
+from nousppl.model import TrustModel
+from nousppl.question import Question
+from nousppl.ragged import ranges
+from nousppl.unfold import Unfolded, origins
+
+if TYPE_CHECKING:
+    from os import PathLike
+
+Draws = dict[str, NDArray[np.float64]]
+
+ASKED_DRAWS = 200
+"""Draws of the parameters that a belief averages over, unless it is told otherwise."""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Trust:
+    """The fitted hierarchy: draws of all parameters, and the encoding that new claims are read with.
+
+    Attributes:
+        model: the specification.
+        blueprint: encodings, domains and parameters.
+        posterior_draws: site -> (chains, draws) or (chains, draws, size); group effects on their natural scale.
+        sample_stats: per draw or step, as the method gives them.
+        table: one row a source that was seen, see `sources`.
+        record: how the fit was made: method, seed, learn_from, settled facts, claims, whether it converged, advice.
+        seen: (entity, attribute) of the questions whose settled truth was learned from.
+        svi: the variational state of an SVI fit, else None.
+        mcmc: ``numpyro.infer.MCMC`` of a NUTS fit, else None.
+    """
+
+    model: TrustModel
+    blueprint: Blueprint
+    posterior_draws: Draws
+    sample_stats: Mapping[str, NDArray[Any]]
+    table: pd.DataFrame
+    record: Mapping[str, Any]
+    seen: frozenset[tuple[Any, Any]] = frozenset()
+    svi: Any = None
+    mcmc: Any = None
+    _encoded: Any = field(default_factory=weakref.WeakKeyDictionary)
+
+    def posterior(self, question: Question) -> Belief:
+        """The belief about one question given its claims.
+
+        Raises:
+            ModelError: its claims do not fit the model (missing column, value outside a closed list).
+        """
+        encoded = self.encoded(question.evidence)
+        return unfold(self, encoded, question)
+
+    def posteriors(self, evidence: Evidence, known_by: Any = None, draws: int | None = None) -> Beliefs:
+        """The beliefs about all questions of an evidence, in one batched call.
+
+        Args:
+            evidence: claims, and settled facts if they are to be used: a question whose truth is settled there has probability 1 on it.
+            known_by: use only claims and settled facts that were known by this time.
+            draws: number of draws of the parameters to average over; default all, at most 200.
+        """
+        if known_by is not None:
+            evidence = evidence.known_by(known_by)
+        encoded = self.encoded(evidence)
+        index = np.arange(len(evidence.questions))
+        answers = Answers(self.blueprint, encoded, self.asked(draws), self.model.order_seed)
+        mean, sd, support = answers.cells(index)
+        cells, questions = encoded.cells, evidence.questions
+        keys = zip(questions["entity"], questions["attribute"], strict=True)
+        return Beliefs(
+            questions=questions.reset_index(drop=True),
+            cell_question=np.repeat(index, np.diff(cells.offset)),
+            cell_answer=cells.value,
+            cell_other=cells.other,
+            cell_count=cells.count,
+            probability=mean,
+            sd=sd,
+            support=support,
+            claims=np.diff(encoded.claim_offset),
+            seen=np.array([key in self.seen for key in keys], bool),
+            meta={"draws": len(next(iter(self.asked(draws).values()))), "method": self.record["method"]},
+        )
+
+    def encoded(self, evidence: Evidence) -> Encoded:
+        """The evidence in this trust's encoding; kept as long as the evidence lives."""
+        if evidence not in self._encoded:
+            self._encoded[evidence] = self.blueprint.encode(evidence)
+        out: Encoded = self._encoded[evidence]
+        return out
+
+    def asked(self, draws: int | None = None) -> Draws:
+        """Site -> (draws, ...): chains end to end, evenly thinned to the number that beliefs average over."""
+        most = ASKED_DRAWS if draws is None else draws
+        if most < 1:
+            raise QuestionError(f"draws={draws}: at least 1 is needed")
+        total = int(np.prod(next(iter(self.posterior_draws.values())).shape[:2]))
+        chosen = np.unique(np.linspace(0, total - 1, min(most, total)).astype(int))
+        return self._thinned(tuple(chosen))
+
+    @cached_property
+    def _flat(self) -> Draws:
+        return {n: v.reshape(-1, *v.shape[2:]) for n, v in self.posterior_draws.items()}
+
+    def _thinned(self, chosen: tuple[int, ...]) -> Draws:
+        return {name: value[list(chosen)] for name, value in self._flat.items()}
+
+    @property
+    def sources(self) -> pd.DataFrame:
+        """One row a source: reliability and freshness (mean over its claims, with 90 % interval), number of claims and of settled facts
+        it was seen on. Reliability is P(right | fresh); freshness the log concentration of looking for itself."""
+        return self.table
+
+    @cached_property
+    def groups(self) -> pd.DataFrame:
+        """Every group effect and standard deviation: part, term, level, mean, sd and 90 % interval on the logit or log scale."""
+        return summaries.groups(self.blueprint, self._flat)
+
+    @cached_property
+    def status(self) -> str:
+        """How the fit went, in words, with advice."""
+        return summaries.status(self.record, self.blueprint, self._flat)
+
+    @cached_property
+    def idata(self) -> Any:
+        """The draws as arviz holds them: ``InferenceData`` with arviz 0.x, ``DataTree`` with 1.x."""
+        return saving.to_arviz(self)
+
+    @property
+    def default(self) -> bool:
+        """Whether this is a trust without a fit."""
+        return bool(self.record["method"] == "prior")
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write everything to one netCDF file, atomically; arviz opens it too."""
+        saving.save(self, Path(path))
+
+    def __repr__(self) -> str:
+        return f"<Trust: {len(self.table)} sources, {len(self.blueprint.plan.sites)} parameters; {self.status}>"
+
+
+def unfold(trust: Trust, encoded: Encoded, question: Question) -> Belief:
+    """Compute the belief about one question in full."""
+    draws = trust.asked()
+    problem, logs = one(trust.blueprint, encoded, draws, question.index, trust.model.order_seed)
+    unfolded = Unfolded(problem, logs)
+    samples, path, log_odds = unfolded.path()
+    start, stop = encoded.claim_offset[question.index : question.index + 2]
+    used = encoded.used[start:stop]
+    after = np.concatenate([[0], np.cumsum(used)])
+    cells = slice(encoded.cells.offset[question.index], encoded.cells.offset[question.index + 1])
+    other = bool(encoded.cells.other[cells][-1])
+
+    def origins_of() -> NDArray[np.float64]:
+        features = len(encoded.features)
+        among = origins(encoded, problem, unfolded, logs["parameters"], features, trust.blueprint.text_grid)
+        return with_lineage(encoded, int(start), used, among)
+
+    return Belief(
+        question=question,
+        answers=tuple(encoded.cells.value[cells]),
+        open=other,
+        others=int(encoded.cells.count[cells][-1]) if other else 0,
+        samples=samples,
+        path=path[after],
+        log_odds=log_odds[after],
+        origins_of=origins_of,
+        status=tuple(_status(encoded, int(start), j) for j in range(int(stop - start))),
+    )
+
+
+def _status(encoded: Encoded, start: int, j: int) -> str:
+    coded = encoded.coded
+    if coded.claim_origin[start + j] >= 0:
+        return f"repeats {coded.claim_id[coded.claim_origin[start + j]]} (given)"
+    return "own note" if coded.claim_derived[start + j] else ""
+
+
+def with_lineage(encoded: Encoded, start: int, used: NDArray[np.bool_], among: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Origins among all claims of a question, those whose origin is given included."""
+    n = len(used)
+    out = np.zeros((n, n + 1))
+    kept = np.flatnonzero(used)
+    out[np.ix_(kept, np.concatenate([[0], kept + 1]))] = among
+    given = np.flatnonzero(~used)
+    out[given, encoded.coded.claim_origin[start + given] - start + 1] = 1.0
+    return out
+
+
+def posterior(question: Question, trust: Trust | None = None) -> Belief:
+    """The belief about a question; without a trust, under the weakly informative default trust."""
+    return (default_trust() if trust is None else trust).posterior(question)
+
+
+@lru_cache(maxsize=1)
+def default_trust() -> Trust:
+    """The trust of someone who knows no source yet: 200 draws of the priors of ``TrustModel()``."""
+    return TrustModel().default_trust()
+
+
+def load(path: str | PathLike[str]) -> Trust:
+    """Read a trust that was saved.
+
+    Raises:
+        FileError: the file is missing, damaged, not a trust, or from a newer version.
+    """
+    return saving.load(Path(path))
+
+
+__all__ = ["Trust", "TrustModel", "default_trust", "load", "posterior", "ranges"]

@@ -1,0 +1,190 @@
+"""The belief about one question, unfolded: after each claim, and over the possible origins of each claim."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import logsumexp
+
+from nousppl.compile import Problem, node_grid
+from nousppl.encode import Encoded
+from nousppl.errors import QuestionError
+from nousppl.models.origin import subsets
+from nousppl.models.program import COPY_ERROR
+from nousppl.ragged import Ints
+
+Floats = NDArray[np.float64]
+
+LARGEST = 5_000
+"""Most claims of a question for which the table of origins is built."""
+
+
+class Unfolded:
+    """Per-claim likelihoods of one question under every draw.
+
+    Attributes:
+        claim_log: (draws, nodes, orders, claims, cells) log likelihood of each claim, claims in event order; with no difficulty there
+            is one node.
+        prior: (draws, cells) log prior mass.
+    """
+
+    def __init__(self, problem: Problem, logs: dict[str, Any]) -> None:
+        slot, entry = logs["slot"], logs["entry"]
+        layout, data = problem.layout, problem.data
+        cells, orders = layout.cells, layout.instances
+        by_cell = np.repeat(slot[..., None], cells, axis=-1)
+        icell = data["entry_icell"]
+        np.add.at(by_cell, (slice(None), slice(None), data["entry_slot"], icell - data["icell_instance"][icell] * cells), entry)
+        claims = len(problem.claims)
+        back = np.lexsort((problem.slot_claim, data["slot_instance"]))
+        self.claim_log = by_cell[:, :, back].reshape(*slot.shape[:2], orders, claims, cells)
+        self.prior = logs["prior"]
+        self.node_log = node_grid(layout.nodes)[1] if layout.nodes else np.zeros(1)
+
+    def path(self) -> tuple[Floats, Floats, Floats]:
+        """Beliefs after each claim.
+
+        Returns:
+            samples (draws, cells) of the final belief; path (claims + 1, cells), the belief averaged over draws before any claim and after
+            each; log_odds (claims + 1, cells) of the path, taken in logs so that they stay finite where the path rounds to 1.
+        """
+        draws, _, orders, claims, cells = self.claim_log.shape
+        total = np.zeros((draws, claims + 1, cells))
+        joint = np.cumsum(self.claim_log, axis=3) + self.node_log[:, None, None, None]
+        total[:, 1:] = logsumexp(joint, axis=(1, 2)) - np.log(orders)
+        total += self.prior[:, None, :]
+        log_p = total - logsumexp(total, axis=-1, keepdims=True)
+        log_q = log_rest(log_p)
+        path = np.exp(log_p).mean(0)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            log_odds = logsumexp(log_p, axis=0) - logsumexp(log_q, axis=0)
+        return np.exp(log_p[:, -1]), path / path.sum(-1, keepdims=True), log_odds
+
+    def mean_inverse(self) -> Floats:
+        """(draws, orders, claims) mean over the truth (and the difficulty) of ``1 / p(claim | truth)``."""
+        total = self.claim_log.sum(3) + self.node_log[:, None, None] + self.prior[:, None, None, :]
+        weight = np.exp(total - logsumexp(total, axis=(1, 2, 3), keepdims=True))
+        inverse = np.exp(-self.claim_log)
+        per_order = weight.sum((1, 3))
+        mean = np.einsum("dnrc,dnrjc->drj", weight, inverse)
+        self.order_weight = per_order
+        return mean / np.maximum(per_order, 1e-300)[:, :, None]
+
+
+def log_rest(log_p: Floats) -> Floats:
+    """``log(1 - p)`` along the last axis of normalised log probabilities, accurate where p is near 1."""
+    top = log_p.argmax(-1)[..., None]
+    p = np.exp(log_p)
+    out = np.log1p(-np.minimum(p, 1.0 - 1e-16))
+    without = log_p.copy()
+    np.put_along_axis(without, top, -np.inf, axis=-1)
+    with np.errstate(divide="ignore"):
+        largest = logsumexp(without, axis=-1, keepdims=True)
+    np.put_along_axis(out, top, largest, axis=-1)
+    return out
+
+
+def origins(encoded: Encoded, problem: Problem, unfolded: Unfolded, parameters: dict[str, Any], features: int, grid: Floats | None) -> Floats:
+    """(claims, claims + 1) probability that each claim is fresh (column 0) or repeats claim k (column 1 + k), averaged over the
+    truth, the orders and the draws.
+
+    Raises:
+        QuestionError: more than 5,000 claims.
+    """
+    claims = len(problem.claims)
+    if claims > LARGEST:
+        raise QuestionError(f"the table of origins is built for at most {LARGEST} claims, this question has {claims}")
+    out = np.zeros((claims, claims + 1))
+    if encoded.origin is None:
+        out[:, 0] = 1.0
+        return out
+    inverse = unfolded.mean_inverse()
+    world = PairWorld(encoded, problem, features, grid)
+    draws = len(inverse)
+    for d in range(draws):
+        theta = {name: value[d] for name, value in parameters.items()}
+        for r in range(problem.layout.instances):
+            out[:, 1:] += unfolded.order_weight[d, r] * world.repeats(theta, r) * inverse[d, r][:, None]
+    out[:, 1:] /= draws
+    out[:, 0] = np.maximum(1.0 - out[:, 1:].sum(1), 0.0)
+    return out
+
+
+class PairWorld:
+    """All pairs of claims of one question, written out: the slow twin of ``nousppl.models.origin``."""
+
+    def __init__(self, encoded: Encoded, problem: Problem, features: int, grid: Floats | None) -> None:
+        data, claims = problem.data, len(problem.claims)
+        self.claims, self.grid = claims, grid
+        self.slots = [np.flatnonzero(data["slot_instance"] == r) for r in range(problem.layout.instances)]
+        self.slot_claim, self.slot_first_row = problem.slot_claim, data["slot_first_row"]
+        self.lag = encoded.origin is not None and encoded.origin.lag
+        self.time = self._slot_times(problem)
+        cells = problem.layout.cells
+        said = np.zeros((claims, cells))
+        first = data["slot_instance"][data["row_slot"]] == 0
+        said[problem.slot_claim[data["row_slot"][first]], data["row_icell"][first]] = data["row_share"][first]
+        self.match = said @ said.T
+        self.size = float(data["slot_size"][0]) if len(data["slot_size"]) else 2.0
+        self.looks = np.zeros(claims)
+        self.looks[problem.slot_claim] = data["slot_looks"]
+        self.groups = subsets(features)
+        shared = np.zeros((claims, claims), np.int64)
+        for f, codes in enumerate(encoded.features):
+            mine = codes[problem.claims]
+            shared |= (mine[:, None] == mine[None, :]).astype(np.int64) << f
+        self.shared = shared
+        self.similarity = np.full((problem.layout.instances, claims, claims), np.nan)
+        if "pair_row" in data:
+            later = data["row_slot"][data["pair_row"]]
+            where = (data["slot_instance"][later], problem.slot_claim[later], problem.slot_claim[data["pair_origin_slot"]])
+            self.similarity[where] = data["pair_similarity"]
+
+    def _slot_times(self, problem: Problem) -> Floats:
+        time = np.zeros(len(problem.slot_claim))
+        if self.lag:
+            rows = problem.data["chain_order"][0]
+            time[problem.data["row_slot"][rows]] = problem.data["chain_time"][0]
+        return time
+
+    def weights(self, theta: dict[str, Any], order: int) -> tuple[Floats, Floats, Floats, Ints]:
+        """Base and strong weights (claims, claims) of earlier claims, text ratios, and the place of each claim in this order."""
+        slots = self.slots[order]
+        claim = self.slot_claim[slots]
+        place = np.empty(self.claims, np.int64)
+        place[claim] = np.arange(len(claim))
+        time = np.empty(self.claims)
+        time[claim] = self.time[slots]
+        rate = np.log(2.0) / theta["origin_half_life"] if "origin_half_life" in theta else 0.0
+        fading = np.exp(-rate * np.maximum(time[:, None] - time[None, :], 0.0)) * (place[:, None] > place[None, :])
+        base = np.exp(theta["origin_log_strangers"]) * fading
+        coefficients = [theta["origin_" + name] for name in self.names(theta)]
+        strong = np.zeros_like(base)
+        for group in self.groups:
+            exact = self.shared == sum(1 << f for f in group)
+            strong += np.where(exact, np.exp(sum(coefficients[f] for f in group)), 0.0) * fading
+        ratio = np.ones_like(base)
+        if self.grid is not None and "origin_text" in theta:
+            mean = np.mean(np.exp(theta["origin_text"] * self.grid))
+            known = np.isfinite(self.similarity[order])
+            ratio[known] = np.exp(theta["origin_text"] * self.similarity[order][known]) / mean
+        return base, strong, ratio, place
+
+    @staticmethod
+    def names(theta: dict[str, Any]) -> list[str]:
+        """Pair features among the parameters, in the order of the specification."""
+        return [n.removeprefix("origin_") for n in theta if n.startswith("origin_same_")]
+
+    def repeats(self, theta: dict[str, Any], order: int) -> Floats:
+        """(claims, claims) joint chance that j repeats k and comes out as it did."""
+        base, strong, ratio, place = self.weights(theta, order)
+        alpha = np.exp(theta["log_concentration"][: self.claims].astype(np.float64)) * self.looks
+        matched = ((base + strong) * self.match).sum(1)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            original = np.where(alpha + matched > 0.0, alpha / (alpha + matched), 0.0)
+        weight = base * original[None, :] + strong
+        total = alpha + weight.sum(1)
+        chance = weight * (ratio * (1.0 - COPY_ERROR) * self.match + COPY_ERROR / self.size)
+        return np.where(total[:, None] > 0.0, chance / np.maximum(total, 1e-300)[:, None], 0.0)

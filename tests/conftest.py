@@ -1,0 +1,50 @@
+"""What every test is held to: it leaves the state that all code of a process shares as it found it."""
+
+import logging
+import random
+import sys
+import warnings
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+JAX_SETTINGS = ("jax_enable_x64", "jax_debug_nans", "jax_disable_jit", "jax_default_matmul_precision", "jax_platforms")
+
+
+def shared_state() -> dict[str, object]:
+    """What is set for the whole process, by name; of jax and torch only what is loaded already."""
+    generator = np.random.get_state(legacy=False)  # noqa: NPY002
+    handlers = [handler for handler in logging.root.handlers if not type(handler).__module__.startswith("_pytest")]
+    state: dict[str, object] = {
+        "random numbers of the standard library": random.getstate(),
+        "global random numbers of numpy": (generator["state"]["key"].tobytes(), generator["state"]["pos"]),
+        "numpy's treatment of floating-point errors": np.geterr(),
+        "warnings filters": list(warnings.filters),
+        "level of the root logger": logging.root.level,
+        "handlers of the root logger": handlers,
+    }
+    if jax := sys.modules.get("jax"):
+        state |= {name: getattr(jax.config, name, None) for name in JAX_SETTINGS}
+    if torch := sys.modules.get("torch"):
+        state["torch default type"] = torch.get_default_dtype()
+        state["torch threads"] = torch.get_num_threads()
+        state["torch random numbers"] = torch.random.get_rng_state().numpy().tobytes()
+    return state
+
+
+def foreign_modules() -> set[str]:
+    """Top-level names of what is loaded, this package aside."""
+    return {name.partition(".")[0] for name in tuple(sys.modules)} - {"nousppl"}
+
+
+@pytest.fixture(autouse=True)
+def shared_state_is_left_alone() -> Iterator[None]:
+    before, loaded = shared_state(), foreign_modules()
+    yield
+    after = shared_state()
+    if foreign_modules() - loaded:
+        # A library that was loaded on the way may have added filters of its own.
+        after["warnings filters"] = before["warnings filters"]
+    changed = [name for name in before if before[name] != after[name]]
+    assert not changed, f"the test changed for the whole process: {', '.join(changed)}"

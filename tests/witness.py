@@ -1,0 +1,275 @@
+"""The model of one question written a third time, in plain Python: explicit sums over truth, origins and difficulty.
+
+It shares no line with the package, is slow on purpose, and every formula stands as it is written in ``nousppl.models.dense``.
+Rules of the model can be taken out one at a time (``without``), so that a test can show what goes wrong without them.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+FRESH = -1
+"""The origin of a claim whose source looked for itself; the other origins are the indices of earlier claims."""
+
+RULES = {
+    "originality": "a stranger's weight counts the chance that the earlier claim is not itself a repeat",
+    "origins counted": "the popularity of a wrong answer counts origins, not repeats",
+    "clip": "where answers are open a wrong answer is never more probable than its cap",
+    "own notes": "an own note that repeats nothing has likelihood 1",
+    "ceiling": "the reliability stays below the ceiling of the channel",
+    "shares": "a soft claim counts as an origin by what it says, leaving out its chance of saying nothing",
+    "known before": "text similarity multiplies the matches; it does not enter the weights",
+}
+
+Grid = Sequence[tuple[float, float]]
+"""Nodes of the question's difficulty, in standard deviations, each with its probability."""
+
+NO_DIFFICULTY: Grid = ((0.0, 1.0),)
+
+
+@dataclass(frozen=True)
+class Plain:
+    """A ``DenseQuestion`` as lists and floats."""
+
+    prior: list[float]
+    weights: list[list[float]]
+    logit: list[list[float]]
+    ceiling: list[float]
+    difficulty_sd: float
+    alpha: list[float]
+    base: list[list[float]]
+    strong: list[list[float]]
+    rho: list[list[float]]
+    copy_error: float
+    beta: float | None
+    closed: bool
+
+
+def plain(question: Any) -> Plain:
+    """The question with every array turned into lists."""
+    if isinstance(question, Plain):
+        return question
+    fields = question._asdict().items()
+    return Plain(**{name: value.tolist() if hasattr(value, "tolist") else value for name, value in fields})
+
+
+def equispaced(count: int, width: float = 5.0) -> Grid:
+    """``count`` equispaced nodes over +-``width`` standard deviations, with normal weights that sum to one."""
+    nodes = [width * (2 * i / (count - 1) - 1) for i in range(count)]
+    heights = [math.exp(-d * d / 2) for d in nodes]
+    return [(d, height / sum(heights)) for d, height in zip(nodes, heights, strict=True)]
+
+
+# ------------------------------------------------------------------------------------------------------ what was said
+
+
+@dataclass(frozen=True)
+class Reading:
+    """One sequence of values and everything about it that does not depend on the truth: lists over claims in event order."""
+
+    question: Plain
+    said: list[list[float]]
+    share: list[list[float]]
+    r: list[float]
+    w: list[list[float]]
+    popularity: list[list[float]]
+    without: frozenset[str]
+
+    @property
+    def K(self) -> int:
+        return len(self.question.prior)
+
+    @property
+    def n(self) -> int:
+        return len(self.said)
+
+
+def match(one: Sequence[float], other: Sequence[float]) -> float:
+    return sum(x * y for x, y in zip(one, other, strict=True))
+
+
+def read(question: Any, values: Sequence[int], without: Collection[str] = ()) -> Reading:
+    """What claim j says is ``values[j]``, or its row of ``weights`` where that is -1 (a soft claim)."""
+    q = plain(question)
+    if unknown := set(without) - set(RULES):
+        raise ValueError(f"no such rules: {unknown}")
+    K, n = len(q.prior), len(values)
+    said = [[float(v == x) for v in range(K)] if x >= 0 else q.weights[j] for j, x in enumerate(values)]
+    share = said if "shares" in without else [[weight / sum(row) for weight in row] for row in said]
+
+    r: list[float] = []
+    for k in range(n):
+        repeats = sum((q.base[k][m] + q.strong[k][m]) * match(share[k], share[m]) for m in range(k))
+        r.append(q.alpha[k] / (q.alpha[k] + repeats) if q.alpha[k] + repeats > 0 else 0.0)
+
+    w = [[q.base[j][k] * (1.0 if "originality" in without else r[k]) + q.strong[j][k] for k in range(j)] for j in range(n)]
+    if "known before" in without:
+        w = [[w[j][k] * (1 + (q.rho[j][k] - 1) * match(share[j], share[k])) for k in range(j)] for j in range(n)]
+
+    counted = [1.0] * n if "origins counted" in without else r
+    popularity = [[sum(counted[k] * share[k][x] for k in range(j)) for x in range(K)] for j in range(n)]
+    return Reading(q, said, share, r, w, popularity, frozenset(without))
+
+
+# ---------------------------------------------------------------------------------------- the law of one claim's value
+
+
+def reliability(x: Reading, j: int, z: int, d: float) -> float:
+    a = 1 / (1 + math.exp(-(x.question.logit[j][z] + x.question.difficulty_sd * d)))
+    return a if "ceiling" in x.without else min(a, x.question.ceiling[j])
+
+
+def wrong_answer_law(x: Reading, j: int, z: int, a: float) -> list[float]:
+    """u_j(. ; z): the answers that a fresh claim gives when it is wrong; 0 at z."""
+    q, K, n = x.question, x.K, x.popularity[j]
+    uniform = 1 / (K - 1)
+    if q.beta is None or K == 2:
+        return [0.0 if v == z else uniform for v in range(K)]
+    u = [0.0 if v == z else (n[v] + q.beta / (K - 1)) / (sum(n) - n[z] + q.beta) for v in range(K)]
+    cap = max(a / (1 - a) if a < 1 else math.inf, uniform)
+    if q.closed or "clip" in x.without or max(u) <= cap:
+        return u
+    t = (max(u) - cap) / (max(u) - uniform)
+    return [0.0 if v == z else (1 - t) * u[v] + t * uniform for v in range(K)]
+
+
+def fresh_law(x: Reading, j: int, z: int, d: float) -> list[float]:
+    a = reliability(x, j, z, d)
+    u = wrong_answer_law(x, j, z, a)
+    return [a if v == z else (1 - a) * u[v] for v in range(x.K)]
+
+
+def repeat_law(x: Reading, j: int, k: int) -> list[float]:
+    """What a repetition of claim k says, times the likelihood ratio of the texts where it says what k said."""
+    eps = x.question.copy_error
+    rho = 1.0 if "known before" in x.without else x.question.rho[j][k]
+    return [rho * (1 - eps) * x.share[k][v] + eps / x.K for v in range(x.K)]
+
+
+def likelihood(x: Reading, j: int, law: Sequence[float]) -> float:
+    """Probability of what claim j says, under a law of its value."""
+    none = 1 - sum(x.said[j])
+    return none / x.K + sum(weight * p for weight, p in zip(x.said[j], law, strict=True))
+
+
+def is_silent(x: Reading, j: int) -> bool:
+    """An own note that repeats nothing: it can be neither fresh nor a repetition, and so says nothing."""
+    return x.question.alpha[j] + sum(x.w[j]) == 0
+
+
+# ---------------------------------------------------------------------------- the joint probability and its plain sums
+
+
+def origin_factors(x: Reading, j: int, z: int, d: float) -> dict[int, float]:
+    """P(o_j) P(x_j | o_j, z, d) for each origin o_j."""
+    if is_silent(x, j):
+        return {FRESH: likelihood(x, j, fresh_law(x, j, z, d)) if "own notes" in x.without else 1.0}
+    total = x.question.alpha[j] + sum(x.w[j])
+    factors = {FRESH: x.question.alpha[j] / total * likelihood(x, j, fresh_law(x, j, z, d))}
+    for k in range(j):
+        factors[k] = x.w[j][k] / total * likelihood(x, j, repeat_law(x, j, k))
+    return factors
+
+
+def joint(x: Reading, grid: Grid = NO_DIFFICULTY) -> Iterator[tuple[int, tuple[int, ...], float]]:
+    """Every (truth, origins) with P(truth, origins, x), once for each node of the difficulty."""
+    for z in range(x.K):
+        for d, weight in grid:
+            factors = [origin_factors(x, j, z, d) for j in range(x.n)]
+            for origins in itertools.product(*factors):
+                given = math.prod(factors[j][o] for j, o in enumerate(origins))
+                yield z, origins, x.question.prior[z] * weight * given
+
+
+def evidence(question: Any, values: Sequence[int], grid: Grid = NO_DIFFICULTY, without: Collection[str] = ()) -> float:
+    """P(x), summed over the truth, the origins and the difficulty."""
+    return math.fsum(p for _, _, p in joint(read(question, values, without), grid))
+
+
+def posterior(
+    question: Any, values: Sequence[int], grid: Grid = NO_DIFFICULTY, without: Collection[str] = ()
+) -> list[float]:
+    """P(z | x), K numbers."""
+    x = read(question, values, without)
+    parts: list[list[float]] = [[] for _ in range(x.K)]
+    for z, _, p in joint(x, grid):
+        parts[z].append(p)
+    sums = [math.fsum(part) for part in parts]
+    return [p / math.fsum(sums) for p in sums]
+
+
+def origins(
+    question: Any, values: Sequence[int], grid: Grid = NO_DIFFICULTY, without: Collection[str] = ()
+) -> list[list[float]]:
+    """(n, n+1): P(o_j = fresh | x) in column 0, P(o_j = k | x) in column 1 + k; a row of zeros for a silent own note."""
+    x = read(question, values, without)
+    table = [[0.0] * (x.n + 1) for _ in range(x.n)]
+    total = 0.0
+    for _, assignment, p in joint(x, grid):
+        total += p
+        for j, o in enumerate(assignment):
+            if not is_silent(x, j):
+                table[j][1 + o] += p
+    return [[p / total for p in row] for row in table]
+
+
+def total_probability(question: Any, grid: Grid = NO_DIFFICULTY, without: Collection[str] = ()) -> float:
+    """Sum of P(x) over all sequences of hard values: 1, times K for every silent own note."""
+    q = plain(question)
+    sequences = itertools.product(range(len(q.prior)), repeat=len(q.alpha))
+    return math.fsum(evidence(q, values, grid, without) for values in sequences)
+
+
+# ------------------------------------------------------------------------------ the marginal, claim after claim
+
+
+def claim_marginal(x: Reading, j: int, z: int, d: float) -> float:
+    """P(x_j | earlier claims, z, d) with the origin summed out by the closed formula."""
+    if is_silent(x, j):
+        return likelihood(x, j, fresh_law(x, j, z, d)) if "own notes" in x.without else 1.0
+    q, K = x.question, x.K
+    W = sum(x.w[j])
+    f = q.alpha[j] / (q.alpha[j] + W)
+    a = reliability(x, j, z, d)
+    u = wrong_answer_law(x, j, z, a)
+    p = 0.0
+    for v in range(K):
+        if x.said[j][v] == 0:
+            continue
+        rho = [1.0] * j if "known before" in x.without else q.rho[j]
+        M = sum(x.w[j][k] * rho[k] * x.share[k][v] for k in range(j))
+        m = ((1 - q.copy_error) * M + q.copy_error / K * W) / (q.alpha[j] + W)
+        p += x.said[j][v] * (f * (a if v == z else (1 - a) * u[v]) + m)
+    return (1 - sum(x.said[j])) / K + p
+
+
+def log_marginal(
+    question: Any, values: Sequence[int], grid: Grid = NO_DIFFICULTY, without: Collection[str] = ()
+) -> list[float]:
+    """log P(z, x) for each z, claim after claim; feasible for a few hundred claims."""
+    x = read(question, values, without)
+    result = []
+    for z, prior in enumerate(x.question.prior):
+        terms = []
+        for d, weight in grid:
+            factors = [prior, weight, *(claim_marginal(x, j, z, d) for j in range(x.n))]
+            terms.append(sum(math.log(p) for p in factors) if min(factors) > 0 else -math.inf)
+        result.append(log_sum_exp(terms))
+    return result
+
+
+def marginal_posterior(
+    question: Any, values: Sequence[int], grid: Grid = NO_DIFFICULTY, without: Collection[str] = ()
+) -> list[float]:
+    """P(z | x) from ``log_marginal``."""
+    logs = log_marginal(question, values, grid, without)
+    return [math.exp(p - log_sum_exp(logs)) for p in logs]
+
+
+def log_sum_exp(terms: Sequence[float]) -> float:
+    top = max(terms)
+    return top if math.isinf(top) else top + math.log(math.fsum(math.exp(t - top) for t in terms))
