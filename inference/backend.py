@@ -46,6 +46,11 @@ class Jax:
         return jnp.stack([jnp.asarray(a, dtype=float) for a in arrays])
 
     @staticmethod
+    def take(x: jax.Array, index: jax.Array) -> jax.Array:
+        """Gather without the checks of ``x[index]``."""
+        return x.at[index].get(mode="promise_in_bounds", wrap_negative_indices=False)
+
+    @staticmethod
     def positive(index: jax.Array) -> jax.Array:
         """Indices with the negative ones set to 0."""
         return jnp.maximum(index, 0)
@@ -59,20 +64,19 @@ class Jax:
     @staticmethod
     def sum_by(x: jax.Array, index: jax.Array, size: int) -> jax.Array:
         """Segment sums; indices of ``size`` or more are dropped."""
-        return jax.ops.segment_sum(x, index, num_segments=size, mode="drop")
+        return jnp.zeros(size, x.dtype).at[index].add(x, mode="drop", wrap_negative_indices=False)
 
     @staticmethod
     def max_by(x: jax.Array, index: jax.Array, size: int) -> jax.Array:
         """Segment maxima, at least 0."""
-        return jnp.zeros(size, x.dtype).at[index].max(x, mode="drop")
+        return jnp.zeros(size, x.dtype).at[index].max(x, mode="drop", wrap_negative_indices=False)
 
     @staticmethod
     def logsumexp_by(x: jax.Array, index: jax.Array, size: int) -> jax.Array:
         """Segment log-sum-exp; empty segments give -inf."""
-        top = jax.lax.stop_gradient(jnp.full(size, -jnp.inf, x.dtype).at[index].max(x, mode="drop"))
+        top = jax.lax.stop_gradient(jnp.full(size, -jnp.inf, x.dtype).at[index].max(x, mode="drop", wrap_negative_indices=False))
         safe = jnp.where(jnp.isfinite(top), top, 0.0)
-        total = jax.ops.segment_sum(jnp.exp(x - safe[jnp.minimum(index, size - 1)]), index, num_segments=size, mode="drop")
-        return safe + jnp.log(total)
+        return safe + jnp.log(Jax.sum_by(jnp.exp(x - Jax.take(safe, index)), index, size))
 
     @staticmethod
     def over_nodes(function: Callable[[Any], Any], nodes: jax.Array, log_weights: jax.Array) -> jax.Array:

@@ -9,30 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
+from nousppl.inference.packed import Packing
 from nousppl.models.program import Plan
-
-
-class Slot(NamedTuple):
-    """Where a site lies in the packed vector of unconstrained parameters."""
-
-    name: str
-    start: int
-    size: int
-    scalar: bool
-
-
-class Packing(NamedTuple):
-    """Order of all sites in one vector; the first ``full`` elements get a full covariance."""
-
-    slots: tuple[Slot, ...]
-    size: int
-    full: int
-
-    def unpack(self, vector: jax.Array) -> dict[str, jax.Array]:
-        """Site -> unconstrained values, last axis split."""
-        return {
-            s.name: vector[..., s.start] if s.scalar else vector[..., s.start : s.start + s.size] for s in self.slots
-        }
 
 
 class State(NamedTuple):
@@ -44,21 +22,6 @@ class State(NamedTuple):
     """(full, full): strictly lower part of the Cholesky factor, log of its diagonal on the diagonal."""
     log_scale: jax.Array
     """(size - full,)"""
-
-
-def packing(plan: Plan, full_size: int) -> Packing:
-    """Top-level parameters first, then group effects from the smallest set to the largest; as many whole sets as fit get a full
-    covariance."""
-    sites = sorted(plan.sites, key=lambda site: (site.scale is not None, site.size or 1))
-    slots, start, full = [], 0, 0
-    for site in sites:
-        size = site.size or 1
-        name = site.name if site.scale is None else site.name + "_raw"
-        slots.append(Slot(name, start, size, site.size is None))
-        start += size
-        if start <= full_size:
-            full = start
-    return Packing(tuple(slots), start, full)
 
 
 def initial(plan: Plan, pack: Packing, scale: float = 0.1) -> State:

@@ -17,15 +17,15 @@ import numpy as np
 import optax
 from numpy.typing import NDArray
 from numpyro.distributions import biject_to
-from numpyro.infer.util import potential_energy
 
 from nousppl.errors import InferenceError
 from nousppl.inference.backend import JAX, distribution
-from nousppl.inference.guide import Packing, State, draw, entropy, initial, packing, transform
+from nousppl.inference.guide import State, draw, entropy, initial, transform
 from nousppl.inference.options import SVI
+from nousppl.inference.packed import Packing, log_density, packing
 from nousppl.inference.result import Fit
 from nousppl.models.layout import Layout
-from nousppl.models.program import Plan, program
+from nousppl.models.program import Plan
 
 BLOCK = 100
 """Steps between two judgements."""
@@ -69,17 +69,19 @@ def fit(plan: Plan, layout: Layout, batches: Batches, options: SVI, seed: int, f
     run = block_runner(Frozen(plan), layout, pack, optim, options.samples)
     state = initial(plan, pack)
     inner = optim.init(state)
-    key = jax.random.key(seed)
+    generator = np.random.default_rng(seed)
     schedule = Schedule(1.0 if own else options.learning_rate, np.inf, 0, 0)
     warm = 3 if from_vote else 0
     shared = jax.tree.map(jnp.asarray, batches[0])
     split = jax.tree.map(jnp.asarray, batches[1])
+    count = len(jax.tree.leaves(split)[0])
     losses: list[float] = []
     average, taken, settled = state, 0, False
     while taken < options.steps and not settled:
-        key, block_key = jax.random.split(key)
+        noise = generator.standard_normal((BLOCK, options.samples, pack.size))
+        index = generator.integers(count, size=BLOCK)
         shared["at_vote"] = jnp.asarray(1.0 if taken < warm * BLOCK else 0.0)
-        state, inner, average, block = run(state, inner, block_key, shared, split, jnp.asarray(schedule.rate))
+        state, inner, average, block = run(state, inner, jnp.asarray(noise), jnp.asarray(index), shared, split, jnp.asarray(schedule.rate))
         taken += BLOCK
         block = np.asarray(block, np.float64)
         losses.extend(block)
@@ -97,7 +99,7 @@ def fit(plan: Plan, layout: Layout, batches: Batches, options: SVI, seed: int, f
         {name: value[None] for name, value in constrain(plan, pack, vectors).items()},
         {"loss": np.array(losses)},
         settled,
-        _advice(losses, taken, settled, len(jax.tree.leaves(split)[0])),
+        _advice(losses, taken, settled, count),
         average,
     )
 
@@ -130,20 +132,15 @@ class Frozen:
 def block_runner(frozen: Frozen, layout: Layout, pack: Packing, optim: Any, samples: int) -> Callable[..., Any]:
     """The jitted block of steps; cached, so that a second fit of the same shape compiles nothing."""
     plan = frozen.plan
-    density = log_density(plan, layout)
+    density = log_density(plan, layout, pack)
 
     def loss(state: State, noise: jax.Array, data: dict[str, Any]) -> jax.Array:
         vectors = transform(state, noise)
-        value = jax.vmap(lambda v: density(pack.unpack(v), data))(vectors) if samples > 1 else density(pack.unpack(vectors[0]), data)
+        value = jax.vmap(lambda v: density(v, data))(vectors) if samples > 1 else density(vectors[0], data)
         return -(jnp.mean(value) + entropy(state))
 
     @jax.jit
-    def run(state: State, inner: Any, key: jax.Array, shared: Any, split: Any, rate: jax.Array) -> Any:
-        count = jax.tree.leaves(split)[0].shape[0]
-        noise_key, batch_key = jax.random.split(key)
-        noise = jax.random.normal(noise_key, (BLOCK, samples, pack.size))
-        index = jax.random.randint(batch_key, (BLOCK,), 0, count)
-
+    def run(state: State, inner: Any, noise: jax.Array, index: jax.Array, shared: Any, split: Any, rate: jax.Array) -> Any:
         def step(carry: Any, this: Any) -> Any:
             state, inner, total = carry
             eps, i = this
@@ -158,12 +155,6 @@ def block_runner(frozen: Frozen, layout: Layout, pack: Packing, optim: Any, samp
         return state, inner, jax.tree.map(lambda t: t / BLOCK, total), losses
 
     return run
-
-
-def log_density(plan: Plan, layout: Layout) -> Callable[[dict[str, jax.Array], dict[str, Any]], jax.Array]:
-    """Log joint density of the program in unconstrained parameters, Jacobians included."""
-    model = partial(program, JAX, plan, layout)
-    return lambda values, data: -potential_energy(model, (data,), {}, values)
 
 
 def constrain(plan: Plan, pack: Packing, vectors: NDArray[np.float64]) -> dict[str, NDArray[np.float64]]:

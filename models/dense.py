@@ -34,7 +34,7 @@ class DenseQuestion(NamedTuple):
       ``p_j(v | z) = f_j a_j(z) + m_j(v)`` if v == z else ``f_j (1 - a_j(z)) u_j(v; z) + m_j(v)``;
       the likelihood of the claim is ``none_j / K + sum_v weights[j, v] p_j(v | z)``, ``none_j = 1 - sum_v weights[j, v]``;
       it is 1 where ``alpha_j + W_j == 0`` (an own note that is first in its question).
-    * ``P(o_j = k | x, z)`` is proportional to ``w_jk (rho_jk (1-eps) match(j, k) + eps/K)``.
+    * ``P(o_j = k | x, z)`` is proportional to ``w_jk ((1 - none_j) (rho_jk (1-eps) match(j, k) + eps/K) + none_j/K)``.
     """
 
     prior: Floats

@@ -38,6 +38,11 @@ class Layout(NamedTuple):
     popularity: bool
     soft: bool
     bias: bool
+    notes: bool
+    """True where some claims are the assistant's own notes."""
+    ceiling: bool
+    open: bool
+    """True where some domains are open, so that the popularity of wrong answers may have to be clipped."""
     orders: bool
     """True where some question is averaged over several orders."""
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from nousppl.models.layout import Layout
 from nousppl.models.namespace import Array, Namespace
-from nousppl.models.origin import Echo, echo, popularity
+from nousppl.models.origin import Echo, by_row_of_slot, echo, popularity
 
 LOGIT_LIMIT = 30.0
 """Logits of reliability are kept inside ±30, so that neither a nor 1 - a rounds to 0 in single precision."""
@@ -40,8 +40,6 @@ class Terms(NamedTuple):
     """(terms,) law of the row's value among the wrong answers where the entry's cell is the truth (before the clip)."""
     top: Array
     """(terms,) largest such law over the wrong answers."""
-    own: Array
-    """(terms,) True where the row names the entry's cell."""
 
 
 def likelihood(xp: Namespace, layout: Layout, data: dict[str, Array], theta: dict[str, Array]) -> Likelihood:
@@ -78,60 +76,49 @@ def over_difficulty(xp: Namespace, layout: Layout, data: dict[str, Array], theta
 def prepare(xp: Namespace, layout: Layout, data: dict[str, Array], theta: dict[str, Array]) -> Terms:
     """Origins and popularity of all claims: everything that does not depend on reliability."""
     if layout.origins:
-        alpha = xp.exp(theta["log_concentration"][data["slot_claim"]]) * data["slot_looks"]
+        alpha = xp.exp(xp.take(theta["log_concentration"], data["slot_claim"])) * data["slot_looks"]
         echoes = echo(xp, layout, data, theta | {"concentration": alpha})
     else:
         ones = data["slot_looks"]
-        zero = xp.array(0.0)
-        echoes = Echo(ones, ones[data["row_slot"]] * zero, ones <= zero, ones)
-    uniform = 1.0 / (data["slot_size"] - 1.0)
-    row_uniform = uniform[data["row_slot"]]
-    own = data["row_icell"][data["term_row"]] == data["entry_icell"][data["term_entry"]]
-    fresh = echoes.fresh[data["entry_slot"][data["term_entry"]]]
+        echoes = Echo(ones, xp.zeros(layout.rows), ones <= 0.0, ones)
+    fresh = xp.take(echoes.fresh, data["term_slot"])
     if not layout.popularity:
-        term_uniform = row_uniform[data["term_row"]]
-        return Terms(echoes, fresh, row_uniform, row_uniform, term_uniform, term_uniform, own)
-    return _popular(xp, layout, data, theta, echoes, fresh, own, row_uniform)
+        row, term = data["row_uniform"], data["term_uniform"]
+        return Terms(echoes, fresh, row, row, term, term)
+    return _popular(xp, layout, data, theta, echoes, fresh)
 
 
 def _popular(
-    xp: Namespace,
-    layout: Layout,
-    data: dict[str, Array],
-    theta: dict[str, Array],
-    echoes: Echo,
-    fresh: Array,
-    own: Array,
-    row_uniform: Array,
+    xp: Namespace, layout: Layout, data: dict[str, Array], theta: dict[str, Array], echoes: Echo, fresh: Array
 ) -> Terms:
-    zero = xp.array(0.0)
+    """Laws of wrong answers by popularity; where there is only one wrong answer (K = 2) it has probability 1."""
+    zero, one = xp.array(0.0), xp.array(1.0)
     everyone, with_value, by_value = popularity(xp, layout, data, echoes.originality)
-    slot, row, entry = data["entry_slot"], data["term_row"], data["term_entry"]
-    named = xp.where(data["entry_named"], by_value[data["entry_last"]], zero)
+    slot, beta = data["entry_slot"], theta["beta"]
+    named = xp.where(data["entry_named"], xp.take(by_value, data["entry_last"]), zero)
     first = xp.max_by(named, slot, layout.slots)
-    is_first = named >= first[slot]
+    mine = xp.take(first, slot)
+    is_first = named >= mine
     second = xp.max_by(xp.where(is_first, zero, named), slot, layout.slots)
-    ties = xp.sum_by(xp.where(is_first, xp.array(1.0), zero), slot, layout.slots)
-    rival = xp.where(is_first & (ties[slot] < 1.5), second[slot], first[slot])
-    beta = theta["beta"]
-    spread = beta * row_uniform
-    rest = xp.maximum(everyone[slot] - named, zero) + beta
-    total = everyone[data["row_slot"]] + beta
-    lone = row_uniform >= 1.0
+    ties = xp.sum_by(xp.where(is_first, one, zero), slot, layout.slots)
+    rival = xp.where(is_first & (xp.take(ties, slot) < 1.5), xp.take(second, slot), mine)
+    rest = xp.maximum(xp.take(everyone, slot) - named, zero) + beta
+    total = by_row_of_slot(xp, layout, data, everyone) + beta
+    top = by_row_of_slot(xp, layout, data, first)
 
-    def law(count: Array, sum_: Array, rows: Array) -> Array:
-        return xp.where(lone[rows], xp.array(1.0), (count + spread[rows]) / sum_)
+    def law(count: Array, among: Array, uniform: Array) -> Array:
+        return xp.where(uniform >= 1.0, one, (count + beta * uniform) / among)
 
-    every = data["row_index"]
+    row, term = data["row_uniform"], data["term_uniform"]
+    count, rival, rest = xp.take(with_value, data["term_row"]), by_term(xp, layout, data, rival), by_term(xp, layout, data, rest)
     return Terms(
-        echoes,
-        fresh,
-        law(with_value, total, every),
-        law(first[data["row_slot"]], total, every),
-        law(with_value[row], rest[entry], row),
-        law(rival[entry], rest[entry], row),
-        own,
+        echoes, fresh, law(with_value, total, row), law(top, total, row), law(count, rest, term), law(rival, rest, term)
     )
+
+
+def by_term(xp: Namespace, layout: Layout, data: dict[str, Array], of_entry: Array) -> Array:
+    """The value of each term's entry; without soft claims a term is an entry."""
+    return xp.take(of_entry, data["term_entry"]) if layout.soft else of_entry
 
 
 def clip(xp: Namespace, law: Array, top: Array, right: Array, wrong: Array, uniform: Array, open_: Array) -> Array:
@@ -152,14 +139,14 @@ def clip(xp: Namespace, law: Array, top: Array, right: Array, wrong: Array, unif
     return law + mix * (uniform - law)
 
 
-def reliability(
-    xp: Namespace, logit: Array, ceiling: Array, difficulty: Array
-) -> tuple[Array, Array]:
+def reliability(xp: Namespace, logit: Array, ceiling: Array | None, difficulty: Array) -> tuple[Array, Array]:
     """P(right | fresh) and P(wrong | fresh), both accurate near 0, under a ceiling."""
     shifted = xp.minimum(xp.maximum(logit + difficulty, xp.array(-LOGIT_LIMIT)), xp.array(LOGIT_LIMIT))
-    right = xp.sigmoid(shifted)
+    right, wrong = xp.sigmoid(shifted), xp.sigmoid(-shifted)
+    if ceiling is None:
+        return right, wrong
     capped = right > ceiling
-    return xp.where(capped, ceiling, right), xp.where(capped, 1.0 - ceiling, xp.sigmoid(-shifted))
+    return xp.where(capped, ceiling, right), xp.where(capped, 1.0 - ceiling, wrong)
 
 
 def claim_logs(
@@ -170,69 +157,70 @@ def claim_logs(
     Returns:
         (slots,) log p(claim | a truth not named before), and (entries,) what is added to it where the entry's cell is the truth.
     """
-    slot_row = data["row_slot"]
-    claim = data["slot_claim"]
-    ceiling = data["claim_ceiling"][claim]
-    logit = theta["logit"][claim]
+    claim, slot = data["slot_claim"], data["term_slot"]
+    ceiling = xp.take(data["claim_ceiling"], claim) if layout.ceiling else None
+    logit = xp.take(theta["logit"], claim)
     right, wrong = reliability(xp, logit, ceiling, difficulty)
-    open_ = data["slot_open"]
-    uniform = 1.0 / (data["slot_size"] - 1.0)
-    fresh_row = terms.echo.fresh[slot_row]
-    law_row = clip(
-        xp, terms.wrong_row, terms.top_row, right[slot_row], wrong[slot_row], uniform[slot_row], open_[slot_row]
-    )
-    wrong_row = wrong[slot_row] * law_row
-    slot = data["entry_slot"][data["term_entry"]]
     if layout.bias:
-        shift = class_bias(data, theta, claim[slot])
-        right_term, wrong_term = reliability(xp, logit[slot] + shift, ceiling[slot], difficulty)
+        shift = class_bias(xp, data, theta)
+        term_ceiling = xp.take(ceiling, slot) if layout.ceiling else None
+        right_term, wrong_term = reliability(xp, xp.take(logit, slot) + shift, term_ceiling, difficulty)
     else:
-        right_term, wrong_term = right[slot], wrong[slot]
-    law = clip(xp, terms.wrong, terms.top, right_term, wrong_term, uniform[slot], open_[slot])
-    by_term = xp.where(terms.own, right_term, wrong_term * law)
-    base, change, whole = _by_slot(xp, layout, data, terms, fresh_row * wrong_row, by_term, wrong_row)
-    silent = terms.echo.silent
-    base_log = xp.log(xp.where(silent, xp.array(1.0), base))
-    relative = change / base[data["entry_slot"]]
+        right_term, wrong_term = xp.take(right, slot), xp.take(wrong, slot)
+    right, wrong = by_row_of_slot(xp, layout, data, right), by_row_of_slot(xp, layout, data, wrong)
+    law_row, law_term = terms.wrong_row, terms.wrong
+    if layout.open and layout.popularity:
+        law_row = clip(xp, law_row, terms.top_row, right, wrong, data["row_uniform"], data["row_open"])
+        law_term = clip(xp, law_term, terms.top, right_term, wrong_term, data["term_uniform"], data["term_open"])
+    wrong_row = wrong * law_row
+    value = xp.where(data["term_own"], right_term, wrong_term * law_term)
+    base, change, whole = _by_slot(xp, layout, data, terms, wrong_row, value)
+    one, zero = xp.array(1.0), xp.array(0.0)
+    if layout.notes:
+        base = xp.where(terms.echo.silent, one, base)
+    base_log, at_entry = xp.log(base), data["entry_slot"]
+    relative = change / xp.take(base, at_entry)
+    if not layout.bias:
+        return base_log, xp.log1p(relative)
     far = relative < -0.5
-    entry_log = xp.where(
-        far,
-        xp.log(xp.where(far, whole, xp.array(1.0))) - base_log[data["entry_slot"]],
-        xp.log1p(xp.where(far, xp.array(0.0), relative)),
-    )
-    return xp.where(silent, xp.array(0.0), base_log), xp.where(silent[data["entry_slot"]], xp.array(0.0), entry_log)
+    apart = xp.log(xp.where(far, whole, one)) - xp.take(base_log, at_entry)
+    return base_log, xp.where(far, apart, xp.log1p(xp.where(far, zero, relative)))
 
 
 def _by_slot(
-    xp: Namespace,
-    layout: Layout,
-    data: dict[str, Array],
-    terms: Terms,
-    fresh_wrong: Array,
-    by_term: Array,
-    wrong_row: Array,
+    xp: Namespace, layout: Layout, data: dict[str, Array], terms: Terms, wrong_row: Array, value: Array
 ) -> tuple[Array, Array, Array]:
-    """Likelihood of each slot for an unnamed truth, its change at each entry, and the whole likelihood at each entry."""
+    """Likelihood of each slot for an unnamed truth, its change at each entry, and the whole likelihood at each entry.
+
+    Args:
+        xp: the array namespace.
+        layout: static sizes.
+        data: arrays of the problem.
+        terms: see `Terms`.
+        wrong_row: (rows,) P(the row's value | fresh, an unnamed truth).
+        value: (terms,) P(the row's value | fresh, the entry's cell).
+    """
     row = data["term_row"]
-    base = fresh_wrong + terms.echo.repeated
-    change = terms.fresh * (by_term - wrong_row[row])
-    whole = terms.fresh * by_term + terms.echo.repeated[row]
+    base = by_row_of_slot(xp, layout, data, terms.echo.fresh) * wrong_row + terms.echo.repeated
+    change = terms.fresh * (value - xp.take(wrong_row, row))
+    whole = terms.fresh * value + xp.take(terms.echo.repeated, row)
     if not layout.soft:
         return base, change, whole
-    weight = data["row_weight"]
-    silence = data["slot_silence"]
+    weight, silence = data["row_weight"], data["slot_silence"]
+    said = xp.take(weight, row)
     base = xp.sum_by(weight * base, data["row_slot"], layout.slots) + silence
-    change = xp.sum_by(weight[row] * change, data["term_entry"], layout.entries)
-    whole = xp.sum_by(weight[row] * whole, data["term_entry"], layout.entries) + silence[data["entry_slot"]]
+    change = xp.sum_by(said * change, data["term_entry"], layout.entries)
+    whole = xp.sum_by(said * whole, data["term_entry"], layout.entries) + xp.take(silence, data["entry_slot"])
     return base, change, whole
 
 
-def class_bias(data: dict[str, Array], theta: dict[str, Array], claim: Array) -> Array:
+def class_bias(xp: Namespace, data: dict[str, Array], theta: dict[str, Array]) -> Array:
     """(terms,) what the true answer adds to the logit of reliability, in general and for the source."""
-    answer = data["entry_class"][data["term_entry"]]
-    shift = theta["bias"][answer]
+    shift = xp.take(theta["bias"], data["term_class"])
     if "bias_source" in theta:
-        shift = shift + theta["bias_source"][data["claim_bias_level"][claim] * theta["bias"].shape[0] + answer]
+        classes = theta["bias"].shape[0]
+        level = xp.take(data["claim_bias_level"], data["term_claim"])
+        shift = shift + xp.take(theta["bias_source"], level * classes + data["term_class"])
     return shift
 
 
@@ -248,4 +236,4 @@ def add_up(xp: Namespace, layout: Layout, data: dict[str, Array], slot_log: Arra
         by_icell = xp.sum_by(entry_log, data["block_icell"], layout.icells)
     else:
         by_icell = xp.sum_by(entry_log, data["entry_icell"], layout.icells)
-    return by_icell + by_instance[data["icell_instance"]]
+    return by_icell + xp.take(by_instance, data["icell_instance"])

@@ -90,12 +90,12 @@ def strong_sums(
     rate = theta["rate"]
     if layout.lag:
         order, position, time = data["chain_order"], data["chain_position"], data["chain_time"]
-        values = data["row_share"][order[1:]]
+        values = xp.take(data["row_share"], order[1:])
         totals = running_sums(xp, values, position[1:], time[1:], rate, layout.rounds)
         sums = before(xp, totals, position[1:], time[1:], rate)
-        by_row = [sums[i][data["chain_inverse"][1 + i]] for i in range(layout.families - 1)]
+        by_row = [xp.take(sums[i], data["chain_inverse"][1 + i]) for i in range(layout.families - 1)]
         same, pairs = by_row[0], by_row[1:]
-        everyone = [pairs[2 * g][data["slot_first_row"]] for g in range(len(pairs) // 2)]
+        everyone = [by_slot(xp, layout, data, pairs[2 * g]) for g in range(len(pairs) // 2)]
         matching = [pairs[2 * g + 1] for g in range(len(pairs) // 2)]
     else:
         same = data["same_count"]
@@ -110,6 +110,16 @@ def strong_sums(
     return xp.maximum(strong, zero), xp.maximum(strong_same, zero), same
 
 
+def by_slot(xp: Namespace, layout: Layout, data: dict[str, Array], by_row: Array) -> Array:
+    """The value of each slot's first row; without soft claims a row is a slot."""
+    return xp.take(by_row, data["slot_first_row"]) if layout.soft else by_row
+
+
+def by_row_of_slot(xp: Namespace, layout: Layout, data: dict[str, Array], of_slot: Array) -> Array:
+    """The value of each row's slot; without soft claims a row is a slot."""
+    return xp.take(of_slot, data["row_slot"]) if layout.soft else of_slot
+
+
 def text_sums(
     xp: Namespace, layout: Layout, data: dict[str, Array], theta: dict[str, Array], originality: Array
 ) -> Array:
@@ -119,8 +129,8 @@ def text_sums(
     fading = xp.exp(-theta["rate"] * data["pair_lag"])
     strong = xp.array(0.0)
     if layout.groups:
-        strong = theta["strong_exact"][data["pair_group"]]
-    weight = (theta["strangers"] * originality[data["pair_origin_slot"]] + strong) * fading
+        strong = xp.take(theta["strong_exact"], data["pair_group"])
+    weight = (theta["strangers"] * xp.take(originality, data["pair_origin_slot"]) + strong) * fading
     gain = weight * (xp.exp(theta["text"] * data["pair_similarity"] - theta["text_mean"]) - 1.0) * data["pair_share"]
     return xp.sum_by(gain, data["pair_row"], layout.rows)
 
@@ -129,11 +139,11 @@ def popularity(xp: Namespace, layout: Layout, data: dict[str, Array], originalit
     """Running counts of originals: all before each slot (slots,), with the row's value before it (rows,), and the inclusive
     sums by value in chain order (rows,), which the entries point into."""
     order, position = data["chain_order"][:2], data["chain_position"][:2]
-    values = (originality[data["row_slot"]] * data["row_share"])[order]
+    values = xp.take(by_row_of_slot(xp, layout, data, originality) * data["row_share"], order)
     totals = running_sums(xp, values, position, None, xp.array(0.0), layout.rounds)
     sums = before(xp, totals, position, None, xp.array(0.0))
-    everyone = sums[0][data["chain_inverse"][0]][data["slot_first_row"]]
-    return everyone, sums[1][data["chain_inverse"][1]], totals[1]
+    everyone = by_slot(xp, layout, data, xp.take(sums[0], data["chain_inverse"][0]))
+    return everyone, xp.take(sums[1], data["chain_inverse"][1]), totals[1]
 
 
 def echo(xp: Namespace, layout: Layout, data: dict[str, Array], theta: dict[str, Array]) -> Echo:
@@ -158,7 +168,8 @@ def echo(xp: Namespace, layout: Layout, data: dict[str, Array], theta: dict[str,
     rivals = alpha + total
     eps = theta["copy_error"]
     spread = eps / data["slot_size"] * total
-    repeated = _ratio(xp, (1.0 - eps) * same_value + spread[data["row_slot"]], rivals[data["row_slot"]])
+    by_repetition = (1.0 - eps) * same_value + by_row_of_slot(xp, layout, data, spread)
+    repeated = _ratio(xp, by_repetition, by_row_of_slot(xp, layout, data, rivals))
     return Echo(_ratio(xp, alpha, rivals), repeated, rivals <= 0.0, original)
 
 
@@ -168,11 +179,11 @@ def _base_sums(
     """Faded sums of originality before each claim: of all claims (slots,), of those with the row's value (rows,)."""
     order, position = data["chain_order"][:2], data["chain_position"][:2]
     time = data["chain_time"][:2] if layout.lag else None
-    values = (originality[data["row_slot"]] * data["row_share"])[order]
+    values = xp.take(by_row_of_slot(xp, layout, data, originality) * data["row_share"], order)
     totals = running_sums(xp, values, position, time, theta["rate"], layout.rounds)
     sums = before(xp, totals, position, time, theta["rate"])
-    by_row = [sums[i][data["chain_inverse"][i]] for i in range(2)]
-    return by_row[0][data["slot_first_row"]], by_row[1]
+    by_row = [xp.take(sums[i], data["chain_inverse"][i]) for i in range(2)]
+    return by_slot(xp, layout, data, by_row[0]), by_row[1]
 
 
 def _ratio(xp: Namespace, numerator: Array, denominator: Array) -> Array:

@@ -78,7 +78,7 @@ def linear(
         if name:
             total = total + values[name] * data[part + " fixed"][column]
     for term, name in enumerate(groups):
-        total = total + values[name][data[part + " index"][term]] * data[part + " value"][term]
+        total = total + xp.take(values[name], data[part + " index"][term]) * data[part + " value"][term]
     return total + data["claim_zero"]
 
 
@@ -114,8 +114,8 @@ def cell_log_prior(xp: Namespace, layout: Layout, data: dict[str, Array], theta:
     log_prior = data["cell_log_mass"]
     if "base_rates" in theta:
         rates = theta["base_rates"]
-        log_rates = rates - xp.logsumexp_by(rates, data["class_attribute"], rates.shape[0])[data["class_attribute"]]
-        log_prior = xp.where(data["cell_class"] >= 0, log_rates[xp.positive(data["cell_class"])], log_prior)
+        log_rates = rates - xp.take(xp.logsumexp_by(rates, data["class_attribute"], rates.shape[0]), data["class_attribute"])
+        log_prior = xp.where(data["cell_class"] >= 0, xp.take(log_rates, xp.positive(data["cell_class"])), log_prior)
     return log_prior + data["cell_log_possible"]
 
 
@@ -134,6 +134,15 @@ def question_logs(xp: Namespace, layout: Layout, data: dict[str, Array], theta: 
     return xp.where(data["at_vote"] > 0.0, voted, summed)
 
 
+def log_likelihood(xp: Namespace, plan: Plan, layout: Layout, data: dict[str, Array], values: dict[str, Array]) -> Array:
+    """Log density of all questions given the parameters, on their natural scale."""
+    theta = constants(xp, plan, values, data.get("text_grid"))
+    theta["logit"] = linear(xp, plan.reliability, plan.reliability_groups, "reliability", data, values)
+    if layout.origins:
+        theta["log_concentration"] = linear(xp, plan.freshness, plan.freshness_groups, "freshness", data, values)
+    return (question_logs(xp, layout, data, theta) * data["question_weight"]).sum()
+
+
 def program(xp: Namespace, plan: Plan, layout: Layout, data: dict[str, Array]) -> None:
     """The probabilistic program: parameters, then the likelihood of all questions.
 
@@ -144,9 +153,4 @@ def program(xp: Namespace, plan: Plan, layout: Layout, data: dict[str, Array]) -
         data: arrays of the problem and its designs.
     """
     values = sample_sites(xp, plan, data)
-    theta = constants(xp, plan, values, data.get("text_grid"))
-    theta["logit"] = linear(xp, plan.reliability, plan.reliability_groups, "reliability", data, values)
-    if layout.origins:
-        theta["log_concentration"] = linear(xp, plan.freshness, plan.freshness_groups, "freshness", data, values)
-    logs = question_logs(xp, layout, data, theta)
-    xp.factor("questions", (logs * data["question_weight"]).sum())
+    xp.factor("questions", log_likelihood(xp, plan, layout, data, values))

@@ -1,18 +1,17 @@
-"""One question as an ordinary probabilistic program, with the truth and the origin of every claim as sites of their own.
+"""One question as an ordinary probabilistic program: the truth and the origin of every claim are sites of their own.
 
-This is the form to read, to draw (``numpyro.render_model(program, (question, values))``) and to change. It enumerates its
-discrete sites through numpyro, so it is meant for questions of a few claims; large evidence goes through the marginal.
+This is the form to read, to draw (``numpyro.render_model(program, (question, values))``) and to change. Its discrete
+sites are enumerated by numpyro, so it is meant for questions of a few claims; large evidence goes through the marginal.
 
-The origins follow a distance-dependent Chinese restaurant process (Blei & Frazier 2011, "Distance dependent Chinese restaurant
-processes", JMLR 12): a claim is fresh or repeats an earlier one. Fresh claims are noisy readings of a latent truth (Dawid & Skene
-1979, "Maximum likelihood estimation of observer error-rates using the EM algorithm", Applied Statistics 28). Conventions of the
-arrays stand in ``nousppl.models.dense``.
+The origins follow a distance-dependent Chinese restaurant process (Blei & Frazier 2011, "Distance dependent Chinese
+restaurant processes", JMLR 12): a claim is fresh or repeats an earlier one. Fresh claims are noisy readings of a latent
+truth (Dawid & Skene 1979, "Maximum likelihood estimation of observer error-rates using the EM algorithm", Applied
+Statistics 28). The conventions of the arrays stand in ``nousppl.models.dense``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -22,6 +21,7 @@ from jax import Array
 from jax.typing import ArrayLike
 from numpyro.distributions import constraints
 
+from nousppl.errors import InferenceError
 from nousppl.models.dense import DenseQuestion
 
 FRESH = 0
@@ -40,7 +40,7 @@ class Grid(NamedTuple):
 def equispaced(count: int = 81, width: float = 5.0) -> Grid:
     """``count`` equispaced nodes over +-``width`` standard deviations with normal weights.
 
-    Gauss-Hermite rules of a few nodes are too coarse here: a hundred claims make the likelihood sharper than their spacing.
+    A Gauss-Hermite rule of a few nodes is too coarse: the likelihood of a hundred claims is sharper than their spacing.
     """
     nodes = jnp.linspace(-width, width, count)
     return Grid(nodes, jax.nn.softmax(-(nodes**2) / 2))
@@ -54,18 +54,19 @@ def program(question: DenseQuestion, values: ArrayLike | None = None, grid: Grid
 
     Args:
         question: one question at one value of the parameters.
-        values: (n,) the answer that each claim names, -1 for a soft claim, whose row of ``question.weights`` stands. None draws
-            the claims instead of observing them.
+        values: (n,) the answer that each claim names, -1 for a soft claim, whose row of ``question.weights`` stands.
+            None draws the claims instead of observing them.
         grid: a discrete law for the difficulty, which can be enumerated; by default it is normal.
 
-    Sites: ``truth`` (0..K-1), ``difficulty`` (where there is any), ``origin_j`` (0 fresh, 1 + k a repetition of claim k) and
-    ``claim_j`` (the row of weights that claim j gives to the answers).
+    Sites: ``truth`` (0..K-1), ``difficulty`` (where there is any), ``origin_j`` (0 fresh, 1 + k a repetition of
+    claim k) and ``claim_j`` (the row of weights that claim j gives to the answers).
     """
-    q = question._replace(**{name: jnp.asarray(getattr(question, name)) for name in ARRAYS})
+    q = as_jax(question)
     said = None if values is None else rows_said(q, values)
     share = jnp.zeros((0, q.size))  # what the claims so far say, each row summing to one
     r = jnp.zeros(0)  # chance that each of them is not itself a repeat
 
+    # Enumeration writes into the infer dictionary of a site, so no two sites may share one.
     truth = numpyro.sample("truth", dist.Categorical(probs=q.prior), infer={"enumerate": "parallel"})
     difficulty = draw_difficulty(q, grid)
     for j in range(len(q.alpha)):
@@ -88,16 +89,19 @@ def program(question: DenseQuestion, values: ArrayLike | None = None, grid: Grid
         share = jnp.vstack([share, row])
 
 
-ARRAYS = ("prior", "weights", "logit", "ceiling", "alpha", "base", "strong", "rho")
+def as_jax(question: DenseQuestion) -> Any:
+    """The question with jax arrays, which enumerated sites can index."""
+    arrays: dict[str, Any] = {name: jnp.asarray(x) for name, x in question._asdict().items() if hasattr(x, "shape")}
+    return question._replace(**arrays)
 
 
-def rows_said(question: DenseQuestion, values: ArrayLike) -> Array:
+def rows_said(question: Any, values: ArrayLike) -> Array:
     """(n, K): one-hot rows of the values, and the question's own rows where a value is -1."""
     values = jnp.asarray(values)
     return jnp.where((values >= 0)[:, None], jax.nn.one_hot(values, question.size), question.weights)
 
 
-def draw_difficulty(question: DenseQuestion, grid: Grid | None) -> ArrayLike:
+def draw_difficulty(question: Any, grid: Grid | None) -> ArrayLike:
     """How much harder the question is than an average one, in standard deviations."""
     if grid is not None:
         node = numpyro.sample(
@@ -147,7 +151,8 @@ def wrong_answer_law(popularity: Array, truth: Array, beta: float | None) -> Arr
 def clip(law: Array, a: Array, truth: Array) -> Array:
     """The law of a wrong answer, mixed with the uniform law just enough to stay below a / (1 - a).
 
-    A claim for an answer then never counts against it, however often bad sources have repeated it.
+    A fresh claim for an answer then never counts against it, however often bad sources have named it before, as long as
+    the source is right more often than by chance (a >= 1/K) and equally often whatever the truth.
     """
     K = law.shape[-1]
     uniform = 1 / (K - 1)
@@ -164,7 +169,7 @@ def fresh_law(a: Array, u: Array, truth: Array) -> Array:
 
 
 def repeat_laws(share: Array, rho: Array, copy_error: ArrayLike) -> Array:
-    """(j, K): what a repetition of each earlier claim says, times the likelihood ratio rho of the two texts where it agrees."""
+    """(j, K): what a repetition of each earlier claim says, times the ratio rho of the two texts where it agrees."""
     return rho[:, None] * (1 - copy_error) * share + copy_error / share.shape[-1]
 
 
@@ -181,11 +186,11 @@ def is_truth(truth: Array, K: int) -> Array:
 class Saying(dist.Distribution):
     """What a claim says: a row of weights over the K answers, read under a law of its value (..., K).
 
-    A one-hot row has the probability of its answer. A reader's weights v have ``none / K + sum_v weights[v] law[v]`` with
+    A one-hot row has the probability of its answer; a reader's weights have ``none / K + sum_v weights[v] law[v]`` with
     ``none = 1 - sum_v weights[v]``. Draws are one-hot. The law need not sum to one: text ratios are folded into it.
     """
 
-    arg_constraints = {"law": constraints.nonnegative}
+    arg_constraints: ClassVar[dict[str, Any]] = {"law": constraints.nonnegative}
     support = constraints.real_vector
     pytree_data_fields = ("law",)
 
@@ -194,10 +199,12 @@ class Saying(dist.Distribution):
         super().__init__(law.shape[:-1], law.shape[-1:], validate_args=validate_args)
 
     def sample(self, key: Array, sample_shape: tuple[int, ...] = ()) -> Array:
+        """One-hot rows, sample_shape + (..., K)."""
         value = jax.random.categorical(key, jnp.log(self.law), shape=sample_shape + self.batch_shape)
         return jax.nn.one_hot(value, self.law.shape[-1])
 
     def log_prob(self, value: Array) -> Array:
+        """Log probability of rows of weights (..., K)."""
         none = 1 - value.sum(-1)
         return jnp.log(none / self.law.shape[-1] + (value * self.law).sum(-1))
 
@@ -205,9 +212,18 @@ class Saying(dist.Distribution):
 # ------------------------------------------------------------------------------------------------------ exact answers
 
 
+MOST_CLAIMS = 22
+"""Enumeration lays every discrete site along an axis of its own, and numpyro has 25. Compilation grows with the claims,
+from a second for a few to a minute for the most."""
+
+
 def log_evidence(question: DenseQuestion, values: ArrayLike, grid: Grid | None = None) -> Array:
-    """log P(x), truth, origins and difficulty enumerated; arguments as for ``program``, the grid by default ``equispaced()``."""
-    return _log_density(question, jnp.asarray(values), _grid(question, grid), {})
+    """log P(x), with truth, origins and difficulty enumerated.
+
+    Arguments as for ``program``; where there is a difficulty the grid is by default ``equispaced()``. This function and
+    the two below need the package funsor, and raise InferenceError above ``MOST_CLAIMS`` claims.
+    """
+    return _density(question, values, grid, {})
 
 
 def posterior(question: DenseQuestion, values: ArrayLike, grid: Grid | None = None) -> Array:
@@ -227,11 +243,17 @@ def origins(question: DenseQuestion, values: ArrayLike, grid: Grid | None = None
     return jnp.where(never_fresh[:, None], 0.0, table)
 
 
-def _given_each_value(
-    site: str, count: int, question: DenseQuestion, values: ArrayLike, grid: Grid | None
-) -> Array:
-    density = jax.vmap(lambda value: _log_density(question, jnp.asarray(values), _grid(question, grid), {site: value}))
-    return jax.nn.softmax(density(jnp.arange(count)))
+def _given_each_value(site: str, count: int, question: DenseQuestion, values: ArrayLike, grid: Grid | None) -> Array:
+    return jax.nn.softmax(jax.vmap(lambda value: _density(question, values, grid, {site: value}))(jnp.arange(count)))
+
+
+def _density(question: DenseQuestion, values: ArrayLike, grid: Grid | None, fixed: dict[str, Any]) -> Array:
+    if len(question.alpha) > MOST_CLAIMS:
+        raise InferenceError(
+            f"the reference program enumerates questions of at most {MOST_CLAIMS} claims; this one has "
+            f"{len(question.alpha)}: use the marginal"
+        )
+    return _log_density(question, jnp.asarray(values), _grid(question, grid), fixed)
 
 
 def _grid(question: DenseQuestion, grid: Grid | None) -> Grid:

@@ -22,9 +22,10 @@ if TYPE_CHECKING:
     from nousppl.beliefs import Beliefs
     from nousppl.evidence import Evidence
     from nousppl.inference.options import NUTS, SVI
+    from nousppl.model import TrustModel
     from nousppl.models.specification import Errors, Origin
     from nousppl.question import Question
-    from nousppl.trust import Trust, TrustModel, default_trust, load, posterior
+    from nousppl.trust import Trust, default_trust, load, posterior
 
     __version__: str
 
@@ -62,7 +63,7 @@ _HOMES = {
     "Origin": "nousppl.models.specification",
     "Question": "nousppl.question",
     "Trust": "nousppl.trust",
-    "TrustModel": "nousppl.trust",
+    "TrustModel": "nousppl.model",
     "default_trust": "nousppl.trust",
     "load": "nousppl.trust",
     "posterior": "nousppl.trust",

@@ -36,11 +36,11 @@ def chain(*parts: Hashes) -> Hashes:
 
 
 def hash_rows(frame: pd.DataFrame) -> Hashes:
-    """(rows,) hash of all cells of each row, of whatever type."""
+    """(rows,) hash of all cells of each row as text, whatever their type and the order of the columns."""
     parts = []
     for name in sorted(frame.columns):
         cells = frame[name]
-        text = cells.astype(object).map(repr, na_action="ignore").fillna("")
+        text = cells.astype(object).map(str, na_action="ignore").fillna("")
         parts.append(pd.util.hash_array(text.to_numpy(dtype=object), categorize=False))
     return chain(*parts)
 

@@ -30,8 +30,8 @@ def repeats_of(origin: Positions, gone: NDArray[np.bool_]) -> NDArray[np.bool_]:
 def survivors(origin: Positions, kept: Positions) -> Positions:
     """Origins (n,) among the `kept` claims (n sorted positions), counted within them.
 
-    A claim whose origin is not kept repeats the nearest kept claim up its chain. Where the whole chain is gone, the first
-    kept claim of the same root stands for it and has no origin, so that what was said once still counts once.
+    A claim whose origin is not kept repeats the nearest kept claim up its chain. Where the whole chain is gone, the
+    first kept claim of the same root stands for it and has no origin, so that what was said once still counts once.
     """
     place = np.full(len(origin), -1, dtype=np.int64)
     place[kept] = np.arange(len(kept))

@@ -96,4 +96,4 @@ def _alike(coded: Coded) -> list[Note]:
 
 
 def _spelt(text: str) -> str:
-    return f"{shorten(text)} = {text[:SPELT]!a}"
+    return shorten(text) if text.isascii() else f"{shorten(text)} = {text[:SPELT]!a}"

@@ -13,8 +13,8 @@ from nousppl._lineage import roots
 from nousppl._record import Claims, Facts, Questions, Record, Rows, pair_up
 from nousppl._report import Note
 from nousppl._soft import Grouping, group_rows
-from nousppl._times import Times
-from nousppl._values import SameValue, read_values
+from nousppl._times import Times, show_table, table_times
+from nousppl._values import SameValue, read_values, refuse_mixed
 from nousppl.tables import Table, is_blank
 
 CEILING = "a number above 0 and at most 1, or a blank for none"
@@ -122,18 +122,17 @@ def _claim_keys(
     tied = np.flatnonzero(pd.Series(keys).duplicated(keep=False))
     if not len(tied):
         return keys, 0
-    place = np.full(size, -1, dtype=np.int64)
-    place[tied] = np.arange(len(tied))
-    rows = np.flatnonzero(place[group.claim] >= 0)
-    rest = np.zeros(len(tied), dtype=np.uint64)
-    np.add.at(rest, place[group.claim[rows]], _keys.mix(_keys.hash_rows(table.frame.iloc[group.kept[rows]])))
+    if group.ids is None:
+        rest = _keys.hash_rows(table.frame.iloc[group.first[tied]])
+    else:
+        rest = _keys.hash_names(group.ids[tied])
     return _keys.unique_keys(keys, tied, rest)
 
 
 def _sort(
     record: Record, table: Table, times: dict[str, Times], given_ids: bool, merged: bool
 ) -> tuple[Record, pd.DataFrame, int]:
-    """The record and its table with claims in order and with ids; and how many origins were cut as they have another value.
+    """The record and its table with claims in order and with ids; and how many origins have another value and were cut.
 
     Claims are sorted by question, time and key, rows by claim and value.
     """

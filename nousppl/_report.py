@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import pandas as pd
 
 
-class Note(NamedTuple):
+@dataclass(frozen=True)
+class Note:
     """One line of a report."""
 
     table: str
@@ -30,7 +30,7 @@ class Report:
     @property
     def frame(self) -> pd.DataFrame:
         """A row a note: table, what, count, first."""
-        return pd.DataFrame(self.notes, columns=list(Note._fields))
+        return pd.DataFrame([*self.notes], columns=["table", "what", "count", "first"])
 
     def count(self, what: str) -> int:
         """The sum of the counts of the notes whose words contain `what`; 0 where there is none."""

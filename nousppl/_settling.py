@@ -90,7 +90,7 @@ def _fact_frame(facts: Facts) -> pd.DataFrame:
 
 
 def _refuse_conflicts(table: Table, facts: Facts) -> None:
-    """Refuse facts that contradict each other in any model: at one time, or where one has no time and so holds always."""
+    """Refuse facts that contradict each other in any model: at one time, or where one has no time, so holds always."""
     frame = _fact_frame(facts)
     truths = frame[~frame["rejected"]].drop_duplicates()
     at_once = truths.duplicated(["question", "time"])

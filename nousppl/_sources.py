@@ -22,7 +22,7 @@ class Sources:
     """The source of each row."""
 
     def join(self, claims: pd.DataFrame, sources: pd.Index, source: NDArray[np.int32]) -> pd.DataFrame:
-        """`claims` (J rows; row j is from `sources[source[j]]`) with the columns of their sources, missing where unknown."""
+        """`claims` (J rows, row j from `sources[source[j]]`) with columns of their sources, missing where unknown."""
         own = self.frame.drop(columns="source")
         if own.columns.empty:
             return claims.copy(deep=False)

@@ -130,13 +130,18 @@ def _zone(cell: object) -> str:
     return "UTC" if offset[1:] == "0000" else offset
 
 
-def _parse(found: np.ndarray, zoned: bool) -> pd.DatetimeIndex:
-    text = [cell.isoformat() if isinstance(cell, (dt.date, dt.datetime)) else str(cell).strip() for cell in found]
+def _parse(found: NDArray[np.object_], zoned: bool) -> pd.DatetimeIndex:
+    # pandas would also take words such as "now".
+    text = [iso if iso[:4].isdigit() else None for iso in map(_iso, found)]
     return pd.DatetimeIndex(pd.to_datetime(pd.Index(text, dtype=object), format="ISO8601", errors="coerce", utc=zoned))
 
 
+def _iso(cell: object) -> str:
+    return cell.isoformat() if isinstance(cell, (dt.date, dt.datetime)) else str(cell).strip()
+
+
 def table_times(table: Table, kind: str | None = None) -> tuple[dict[str, Times], str | None]:
-    """The columns time and known_at of a table, known_at filled in by time; and their kind, where `kind` is the claims'."""
+    """The columns time and known_at, known_at filled in by time; and their kind, where `kind` is that of the claims."""
     place = "claims"
     given = {column: read_times(table, column) for column in ("time", "known_at") if column in table}
     for column, times in given.items():

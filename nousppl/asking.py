@@ -31,14 +31,14 @@ def linear_draws(part: str, design: Design, fixed: tuple[str, ...], groups: tupl
     """(draws, claims) linear predictor of some claims under each draw; levels that the fit did not know are drawn from their group's
     law, by a hash of their label, so that a new source is the same new source in every question."""
     count = len(next(iter(draws.values())))
-    total = np.zeros((count, len(claims)), np.float32)
+    total = np.zeros((count, len(claims)))
     for column, name in enumerate(fixed):
         if name:
-            total += np.outer(draws[name], design.fixed[claims, column]).astype(np.float32)
+            total += np.outer(draws[name], design.fixed[claims, column])
     for group, name in zip(design.groups, groups, strict=True):
         index, back = np.unique(group.index[claims], return_inverse=True)
         effects = level_draws(name, index, group.new_levels, draws)
-        total += effects[:, back] * group.value[claims].astype(np.float32)
+        total += effects[:, back] * group.value[claims]
     return total
 
 
@@ -46,7 +46,7 @@ def level_draws(name: str, index: NDArray[np.int32], new_levels: tuple[str, ...]
     """(draws, len(index)) effects of some levels; those beyond the known ones are new."""
     sigma = draws[name + "_sigma"]
     known = draws[name].shape[1] if name in draws else 0
-    out = np.empty((len(sigma), len(index)), np.float32)
+    out = np.empty((len(sigma), len(index)))
     old = index < known
     if old.any():
         out[:, old] = draws[name][:, index[old]]
@@ -64,7 +64,7 @@ def noise(name: str, labels: NDArray[np.object_], count: int) -> Floats:
 
 
 def parameter_draws(blueprint: Blueprint, encoded: Encoded, draws: Draws, claims: NDArray[np.int64]) -> dict[str, Any]:
-    """What the likelihood needs of each draw: per-claim predictors and the other parameters, single precision."""
+    """What the likelihood needs of each draw: per-claim predictors and the other parameters, double precision."""
     plan = blueprint.plan
     out: dict[str, Any] = {
         "logit": linear_draws("reliability", encoded.reliability, plan.reliability, plan.reliability_groups, draws, claims)
@@ -73,7 +73,7 @@ def parameter_draws(blueprint: Blueprint, encoded: Encoded, draws: Draws, claims
         out["log_concentration"] = linear_draws("freshness", encoded.freshness, plan.freshness, plan.freshness_groups, draws, claims)
     for site in plan.sites:
         if site.scale is None and not site.name.startswith(("reliability_", "freshness_")) and not site.name.endswith("_sigma"):
-            out[site.name] = draws[site.name].astype(np.float32)
+            out[site.name] = draws[site.name]
     if encoded.bias_level is not None:
         out["errors_bias|source"] = _bias_draws(blueprint, encoded, draws, claims)
     return out
@@ -86,7 +86,7 @@ def _bias_draws(blueprint: Blueprint, encoded: Encoded, draws: Draws, claims: ND
     levels = len(next(iter(blueprint.bias.levels.values())))
     level = encoded.bias_level[claims]
     count = len(draws[name + "_sigma"])
-    out = np.empty((count, len(claims), classes), np.float32)
+    out = np.empty((count, len(claims), classes))
     old = level < levels
     if old.any():
         out[:, old] = draws[name].reshape(count, levels, classes)[:, level[old]]
@@ -108,10 +108,10 @@ def ready(blueprint: Blueprint, encoded: Encoded, problem: Problem, layout: Layo
         names = list(blueprint.domains.closed)
         data["class_attribute"] = np.array([names.index(a) for a, _ in classes], np.int32)
     if blueprint.text_grid is not None:
-        data["text_grid"] = blueprint.text_grid.astype(np.float32)
+        data["text_grid"] = blueprint.text_grid
     if layout.nodes:
         grid, log_weights = node_grid(layout.nodes)
-        data["nodes"], data["node_log_weights"] = grid.astype(np.float32), log_weights.astype(np.float32)
+        data["nodes"], data["node_log_weights"] = grid, log_weights
     if encoded.bias_level is not None:
         data["claim_bias_level"] = np.arange(claims_size, dtype=np.int32)
     parameters = parameter_draws(blueprint, encoded, draws, problem.claims)

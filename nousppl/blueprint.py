@@ -17,6 +17,7 @@ from nousppl.models.hierarchy import INTERCEPT, Design, Encoding, Formula, encod
 from nousppl.models.priors import Prior, half_normal, log_normal, normal
 from nousppl.models.program import Plan, Site
 from nousppl.models.specification import Errors, Origin
+from nousppl.text import GRID
 
 if TYPE_CHECKING:
     from nousppl.model import TrustModel
@@ -128,7 +129,9 @@ def draw_up(model: TrustModel, evidence: Evidence | None) -> Blueprint:
         sites.append(Site("base_rates", priors["base_rates"]["logit"], classes))
     features = model.origin.features if model.origin is not None else ()
     plan = Plan(tuple(sites), fixed, groups, fresh_fixed, fresh_groups, features)
-    return Blueprint(reliability, freshness, bias, domains, model.origin, model.errors, model.base_rates, plan)
+    # Until a fit has seen texts, similarities are taken to be spread evenly.
+    grid = np.linspace(0.0, 1.0, GRID) if model.origin is not None and model.origin.text is not None else None
+    return Blueprint(reliability, freshness, bias, domains, model.origin, model.errors, model.base_rates, plan, grid)
 
 
 def _encode(part: str, text: str, evidence: Evidence | None) -> Encoding:
@@ -143,7 +146,8 @@ def _error_sites(priors: Mapping[str, Prior], classes: int, bias: Encoding | Non
     if "bias|source" in priors and bias is not None:
         levels = len(next(iter(bias.levels.values())))
         sites.append(Site("errors_bias|source_sigma", priors["bias|source"]))
-        sites.append(Site("errors_bias|source", normal(0.0, 1.0), levels * classes, "errors_bias|source_sigma"))
+        if levels:
+            sites.append(Site("errors_bias|source", normal(0.0, 1.0), levels * classes, "errors_bias|source_sigma"))
     return sites
 
 
@@ -179,9 +183,9 @@ def design_arrays(part: str, design: Design, claims: NDArray[np.int64]) -> dict[
     """Arrays of a predictor for the program: fixed columns, group indices and slope values of some claims."""
     empty = np.zeros((0, len(claims)))
     return {
-        part + " fixed": design.fixed[claims].T.astype(np.float32),
+        part + " fixed": design.fixed[claims].T,
         part + " index": np.stack([g.index[claims] for g in design.groups]).astype(np.int32) if design.groups else empty.astype(np.int32),
-        part + " value": np.stack([g.value[claims] for g in design.groups]).astype(np.float32) if design.groups else empty.astype(np.float32),
+        part + " value": np.stack([g.value[claims] for g in design.groups]) if design.groups else empty,
     }
 
 

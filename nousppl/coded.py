@@ -17,8 +17,8 @@ Floats = NDArray[np.float64]
 class Coded:
     """Claims and settled facts of Q questions from S sources as numpy arrays.
 
-    Nothing in it depends on the order of the input rows. Times are days since 1970-01-01 for dates (UTC where there is a
-    time zone), the number itself for numbers, NaN where missing.
+    Nothing in it depends on the order of the input rows. Times are days since 1970-01-01 for dates (UTC where there is
+    a time zone), the number itself for numbers, NaN where missing.
     """
 
     questions: pd.DataFrame

@@ -29,7 +29,7 @@ class Problem:
 
     Attributes:
         layout: static sizes and switches.
-        data: arrays by name; integer indices int32, numbers float32.
+        data: arrays by name; integer indices int32, numbers float64 (the backend takes them in its own precision).
         questions: (questions,) index of each question in the evidence.
         claims: (claims,) index of each claim in the evidence.
         cells: (cells,) index of each cell in ``encoded.cells``.
@@ -202,11 +202,11 @@ def _slots(data: dict[str, Any], encoded: Encoded, slots: Slots, questions: Ints
     data["slot_instance"] = slots.instance
     data["slot_looks"] = np.where(coded.claim_derived[of_slot], 0.0, 1.0)
     data["slot_size"] = size[slots.instance]
-    data["slot_open"] = ~encoded.cells.closed[question][slots.instance]
+    data["row_open"] = ~encoded.cells.closed[question][slots.instance][slots.row_slot]
+    data["row_uniform"] = (1.0 / (size - 1.0))[slots.instance][slots.row_slot]
     data["slot_silence"] = np.maximum(silence, 0.0) / size[slots.instance]
     data["slot_first_row"] = np.searchsorted(slots.row_slot, np.arange(len(of_slot)))
     data["row_slot"] = slots.row_slot
-    data["row_index"] = np.arange(len(slots.row))
     data["row_icell"] = slots.row_icell
     data["row_weight"] = weight
     data["row_share"] = encoded.row_share[slots.row]
@@ -282,10 +282,14 @@ def _entries(data: dict[str, Any], encoded: Encoded, slots: Slots, by_cell: Chai
     named = (last >= 0) & (in_order[np.maximum(last, 0)] == icell) if len(in_order) else np.zeros(len(slot), bool)
     data["entry_slot"], data["entry_icell"] = slot, icell
     data["entry_last"], data["entry_named"] = np.where(named, last, 0), named
-    data["entry_class"] = np.maximum(data["cell_class"], 0)[data["icell_cell"][icell]]
     rows = np.bincount(slots.row_slot, minlength=len(slots.claim))
     data["term_entry"] = np.repeat(np.arange(len(slot)), rows[slot])
-    data["term_row"] = ranges(data["slot_first_row"][slot], rows[slot])
+    data["term_row"] = row = ranges(data["slot_first_row"][slot], rows[slot])
+    data["term_slot"] = slots.row_slot[row]
+    data["term_claim"] = slots.claim[data["term_slot"]]
+    data["term_own"] = slots.row_icell[row] == icell[data["term_entry"]]
+    data["term_uniform"], data["term_open"] = data["row_uniform"][row], data["row_open"][row]
+    data["term_class"] = np.maximum(data["cell_class"], 0)[data["icell_cell"][icell[data["term_entry"]]]]
 
 
 def _tracked(slots: Slots, in_order: Ints, instance: Ints, icells: int) -> NDArray[np.bool_]:
@@ -310,7 +314,8 @@ def _layout(encoded: Encoded, slots: Slots, questions: Ints, claims: Ints, data:
         slot_blocks, entry_blocks = len(data["block_instance"]), len(data["block_icell"])
     nodes = 0
     if encoded.errors.has_difficulty(encoded.origin):
-        nodes = difficulty_nodes(int(np.bincount(slots.instance, minlength=1).max(initial=0)))
+        smooth = not (popular and data["row_open"].any()) and not np.isfinite(data["claim_ceiling"]).any()
+        nodes = difficulty_nodes(int(np.bincount(slots.instance, minlength=1).max(initial=0)), smooth)
         data["nodes"], data["node_log_weights"] = node_grid(nodes)
     return Layout(
         questions=len(questions),
@@ -332,6 +337,9 @@ def _layout(encoded: Encoded, slots: Slots, questions: Ints, claims: Ints, data:
         popularity=popular,
         soft=len(slots.row) > len(slots.claim) or bool((data["row_weight"] < 1.0).any()),
         bias=encoded.errors.bias != "none",
+        notes=bool((data["slot_looks"] == 0.0).any()),
+        ceiling=bool(np.isfinite(data["claim_ceiling"]).any()),
+        open=bool(data["row_open"].any()),
         orders=bool((slots.orders > 1).any()),
     )
 
@@ -344,13 +352,13 @@ def _blocks(key: Ints) -> tuple[Ints, Ints]:
     return np.cumsum(starts) - 1, key[starts]
 
 
-def difficulty_nodes(claims: int) -> int:
+def difficulty_nodes(claims: int, smooth: bool = True) -> int:
     """Number of equispaced nodes over ±5 standard deviations for questions of up to ``claims`` claims.
 
     The integrand narrows like one over the square root of the number of claims; the trapezoid rule is exact to rounding while the step
-    stays well below that width.
+    stays well below that width and the integrand is smooth: a ceiling or the clip of open domains puts kinks into it.
     """
-    if claims <= 8:
+    if claims <= 8 and smooth:
         return 21
     if claims <= 300:
         return 81
@@ -369,6 +377,6 @@ def _cast(data: dict[str, Any]) -> dict[str, NDArray[Any]]:
     for name, value in data.items():
         array = np.asarray(value)
         kind = array.dtype.kind
-        out[name] = array if kind == "b" else array.astype(np.float32 if kind == "f" else np.int32)
+        out[name] = array if kind == "b" else array.astype(np.float64 if kind == "f" else np.int32)
         out[name].setflags(write=False)
     return out

@@ -36,7 +36,7 @@ from nousppl.errors import FileError, ModelError
 from nousppl.models.specification import Errors, Origin
 
 TOP = {"reliability": (str,), "freshness": (str,), "base_rates": (str,)}
-"""Keys at the top and the kinds of value that they take; beside them the tables and ``change``."""
+"""Keys at the top, and the kinds of value that they take."""
 TABLES = ("origin", "errors", "answers", "fit")
 FIT = {"method": (str,), "learn_from": (str,), "seed": (int,)}
 WORDS = {str: "text", int: "a whole number", bool: "true or false"}
@@ -49,8 +49,8 @@ def read_model(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, 
         path: a TOML file; see the module for an example.
 
     Returns:
-        Arguments of ``TrustModel``, with ``Origin`` and ``Errors`` objects, and arguments of its ``fit``. What the file does
-        not name is left to their defaults.
+        Arguments of ``TrustModel``, with ``Origin`` and ``Errors`` objects, and arguments of its ``fit``. What the file
+        does not name is left to their defaults.
 
     Raises:
         FileError: the file cannot be read or is no TOML.

@@ -34,21 +34,22 @@ class Evidence:
     """Checked tables of claims, settled facts and sources. Immutable: every method gives a new `Evidence`.
 
     Args:
-        claims: a row a claim: entity, attribute, value, source; optional time, claim (unique id), origin (id of the claim that
-            it is known to repeat), ceiling (upper bound on reliability), known_at (default time), weight (soft claims: several
-            rows with one claim id), derived (true: the assistant's own note). Other columns are the user's own.
+        claims: a row a claim: entity, attribute, value, source; optional time, claim (unique id), origin (id of the
+            claim that it is known to repeat), ceiling (upper bound on reliability), known_at (default time), weight
+            (soft claims: several rows with one claim id), derived (true: the assistant's own note). Other columns are
+            the user's own.
         settled: what turned out: entity, attribute, value; optional time, known_at, verdict ("true", or "false" for a
             rejection).
         sources: a row a source: source and columns of the user's own.
         same_value: a function (or mapping) from a value to the value that stands for it, e.g. "New York" for "NYC".
 
-    Entities, attributes, sources and claim ids are whole numbers or text, one kind a column. Values are numbers, text or
-    booleans, one kind within an attribute; numbers are equal by value, text exactly. Times are numbers throughout or ISO dates
-    throughout (text that is all numeric is numbers); dates with a time zone are converted to UTC.
+    Entities, attributes, sources and claim ids are whole numbers or text, one kind a column. Values are numbers, text
+    or booleans, one kind within an attribute; numbers are equal by value, text exactly. Times are numbers throughout or
+    ISO dates throughout (text that is all numeric is numbers); dates with a time zone are converted to UTC.
 
     Raises:
-        EvidenceError: for any row that cannot be used, with the table, the column, the number of rows, the first of them, and
-            what is allowed. The frames handed in are never modified.
+        EvidenceError: for any row that cannot be used, with the table, the column, the number of rows, the first of
+            them, and what is allowed. The frames handed in are never modified.
     """
 
     def __init__(
@@ -82,9 +83,9 @@ class Evidence:
     ) -> Self:
         """Evidence from files: csv, csv.gz or parquet.
 
-        In csv files entity, attribute, value, source, claim and origin are text as it stands (007 stays 007, 1.0 is not 1), an
-        empty cell is missing, times follow the rule of the class, and columns of the user's own are numbers or booleans where
-        every cell is.
+        In csv files entity, attribute, value, source, claim and origin are text as it stands (007 stays 007, 1.0 is not
+        1), an empty cell is missing, times follow the rule of the class, and columns of the user's own are numbers or
+        booleans where every cell is.
 
         Args:
             claims: path of the claims.
@@ -93,8 +94,8 @@ class Evidence:
             **same: `same_value`, as in the class.
 
         Raises:
-            EvidenceError: where a csv file has a line with a wrong number of fields (the line is named), or a table cannot be
-                used.
+            EvidenceError: where a csv file has a line with a wrong number of fields (the line is named), or a table
+                cannot be used.
             FileError: where there is no such file.
         """
         return cls(
@@ -237,8 +238,8 @@ class Evidence:
     def known_by(self, time: object) -> Evidence:
         """What was known at a time: claims and settled facts with known_at (else time) <= `time`.
 
-        What has neither is left aside, and so are questions of which nothing was known. A date stands for its midnight. Where
-        the origin of a claim is not known yet, the first claim that repeats it stands for it.
+        What has neither is left aside, and so are questions of which nothing was known. A date stands for its midnight.
+        Where the origin of a claim is not known yet, the first claim that repeats it stands for it.
         """
         return self._known("known_by", time, np.less_equal)
 
@@ -256,7 +257,7 @@ class Evidence:
         return self._with(self._record.take(np.flatnonzero(~gone), np.arange(len(self._record.facts.value))), note)
 
     def revoke(self, claims: Iterable[object]) -> Evidence:
-        """These claims (ids) were withdrawn: they and claims known to repeat them are in `revoked` and are never used."""
+        """Withdraw these claims (ids): they and claims known to repeat them are in `revoked` and are never used."""
         named = self._named(claims)
         gone = repeats_of(self._record.claims.origin, named)
         record = self._record.take(np.flatnonzero(~gone), np.arange(len(self._record.facts.value)))

@@ -58,7 +58,7 @@ def shared_arrays(blueprint: Blueprint, encoded: Encoded, problem: Problem, clai
         if name in problem.data:
             out[name] = problem.data[name]
     if blueprint.text_grid is not None:
-        out["text_grid"] = np.asarray(blueprint.text_grid, np.float32)
+        out["text_grid"] = blueprint.text_grid
     return out
 
 

@@ -25,11 +25,11 @@ _DIMENSION = {
 _TARGET = {
     "slot_instance": "instances", "row_slot": "slots", "row_icell": "icells", "entry_slot": "slots", "entry_icell": "icells",
     "term_entry": "entries", "term_row": "rows", "pair_row": "rows", "icell_cell": "cells", "cell_question": "questions",
-    "slot_block": "slot_blocks", "entry_block": "entry_blocks", "block_instance": "instances", "block_icell": "icells",
+    "term_slot": "slots", "slot_block": "slot_blocks", "entry_block": "entry_blocks", "block_instance": "instances", "block_icell": "icells",
 }  # fmt: skip
 """Index arrays that things are summed by -> the size that marks an element as padding."""
 
-_FILL = {"slot_size": 2.0, "slot_looks": 1.0}
+_FILL = {"slot_size": 2.0, "slot_looks": 1.0, "row_uniform": 1.0, "term_uniform": 1.0}
 
 
 def ladder(layout: Layout) -> Layout:
@@ -69,6 +69,9 @@ def rounded(layouts: list[Layout]) -> Layout:
         rounds=max(layout.rounds for layout in layouts),
         nodes=max(layout.nodes for layout in layouts),
         popularity=any(layout.popularity for layout in layouts),
+        notes=any(layout.notes for layout in layouts),
+        ceiling=any(layout.ceiling for layout in layouts),
+        open=any(layout.open for layout in layouts),
         orders=any(layout.orders for layout in layouts),
     )
 

@@ -82,7 +82,7 @@ class Table:
         if not bad.any():
             return
         count, first = int(bad.sum()), int(bad.argmax())
-        what = "row" if count == 1 else "rows"
+        what = "row" if len(self) == 1 else "rows"
         raise EvidenceError(
             f"{self.name}: column {column!r}: {problem} in {count} of {len(self)} {what}; "
             f"first: {show_row(self.frame, first)}. Allowed: {allowed}."

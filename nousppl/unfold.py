@@ -108,7 +108,7 @@ def origins(encoded: Encoded, problem: Problem, unfolded: Unfolded, parameters: 
         for r in range(problem.layout.instances):
             out[:, 1:] += unfolded.order_weight[d, r] * world.repeats(theta, r) * inverse[d, r][:, None]
     out[:, 1:] /= draws
-    out[:, 0] = np.maximum(1.0 - out[:, 1:].sum(1), 0.0)
+    out[:, 0] = np.maximum(1.0 - out[:, 1:].sum(1), 0.0) * (world.looks > 0.0)
     return out
 
 
@@ -128,8 +128,9 @@ class PairWorld:
         said[problem.slot_claim[data["row_slot"][first]], data["row_icell"][first]] = data["row_share"][first]
         self.match = said @ said.T
         self.size = float(data["slot_size"][0]) if len(data["slot_size"]) else 2.0
-        self.looks = np.zeros(claims)
+        self.looks, self.silence = np.zeros(claims), np.zeros(claims)
         self.looks[problem.slot_claim] = data["slot_looks"]
+        self.silence[problem.slot_claim] = data["slot_silence"] * self.size
         self.groups = subsets(features)
         shared = np.zeros((claims, claims), np.int64)
         for f, codes in enumerate(encoded.features):
@@ -149,14 +150,17 @@ class PairWorld:
             time[problem.data["row_slot"][rows]] = problem.data["chain_time"][0]
         return time
 
+    def place(self, order: int) -> Ints:
+        """(claims,) place of each claim in one of the orders."""
+        out = np.empty(self.claims, np.int64)
+        out[self.slot_claim[self.slots[order]]] = np.arange(self.claims)
+        return out
+
     def weights(self, theta: dict[str, Any], order: int) -> tuple[Floats, Floats, Floats, Ints]:
         """Base and strong weights (claims, claims) of earlier claims, text ratios, and the place of each claim in this order."""
-        slots = self.slots[order]
-        claim = self.slot_claim[slots]
-        place = np.empty(self.claims, np.int64)
-        place[claim] = np.arange(len(claim))
+        slots, place = self.slots[order], self.place(order)
         time = np.empty(self.claims)
-        time[claim] = self.time[slots]
+        time[self.slot_claim[slots]] = self.time[slots]
         rate = np.log(2.0) / theta["origin_half_life"] if "origin_half_life" in theta else 0.0
         fading = np.exp(-rate * np.maximum(time[:, None] - time[None, :], 0.0)) * (place[:, None] > place[None, :])
         base = np.exp(theta["origin_log_strangers"]) * fading
@@ -186,5 +190,6 @@ class PairWorld:
             original = np.where(alpha + matched > 0.0, alpha / (alpha + matched), 0.0)
         weight = base * original[None, :] + strong
         total = alpha + weight.sum(1)
-        chance = weight * (ratio * (1.0 - COPY_ERROR) * self.match + COPY_ERROR / self.size)
+        spoken = 1.0 - self.silence[:, None]
+        chance = weight * (spoken * (ratio * (1.0 - COPY_ERROR) * self.match + COPY_ERROR / self.size) + (1.0 - spoken) / self.size)
         return np.where(total[:, None] > 0.0, chance / np.maximum(total, 1e-300)[:, None], 0.0)

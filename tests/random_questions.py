@@ -20,8 +20,8 @@ FEATURES = (
     "rejected",
     "rho",
 )
-"""What can be on or off. Off: uniform errors, a closed list, no weights of that kind, copies without error, no ceiling, only
-fresh sources, hard claims, no difficulty, a full list of answers, texts that say nothing."""
+"""What can be on or off. Off: uniform errors, a closed list, no weights of that kind, copies without error, no ceiling,
+no own notes, hard claims, no difficulty, no rejected answers, texts that say nothing."""
 
 
 def random_question(
@@ -29,7 +29,8 @@ def random_question(
 ) -> tuple[DenseQuestion, NDArray[np.int64]]:
     """A question and the values that its claims name (-1: a soft claim, whose row of ``weights`` stands).
 
-    ``n`` claims (default 1 to 5) over ``K`` answers (default 2 to 4); each of ``FEATURES`` is on or off as given, else by a fair coin.
+    ``n`` claims (default 1 to 5) over ``K`` answers (default 2 to 4); each of ``FEATURES`` is on or off as given, else
+    by a fair coin.
     """
     if unknown := set(features) - set(FEATURES):
         raise TypeError(f"no such features: {sorted(unknown)}; there are {FEATURES}")
@@ -53,7 +54,7 @@ def random_question(
         prior=_prior(rng, K, rejected=on["rejected"]),
         weights=weights,
         logit=rng.normal(0.5, 1.5, (n, K)),
-        ceiling=np.where(rng.random(n) < 0.5, rng.uniform(0.1, 0.9, n), np.inf) if on["ceiling"] else np.full(n, np.inf),
+        ceiling=np.where(on["ceiling"] & (rng.random(n) < 0.5), rng.uniform(0.1, 0.9, n), np.inf),
         difficulty_sd=float(rng.uniform(0.3, 2.0)) if on["difficulty"] else 0.0,
         alpha=alpha,
         base=base,
@@ -66,9 +67,7 @@ def random_question(
     return question, values
 
 
-def _claims(
-    rng: np.random.Generator, n: int, K: int, *, soft: bool
-) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+def _claims(rng: np.random.Generator, n: int, K: int, *, soft: bool) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
     # A skewed law, so that values repeat and popularity grows.
     values = rng.choice(K, size=n, p=rng.dirichlet(np.full(K, 0.7)))
     weights = np.eye(K)[values]
@@ -85,7 +84,7 @@ def _agree_where_nothing_else_is_possible(
     weights: NDArray[np.float64],
     values: NDArray[np.int64],
 ) -> None:
-    """Without copy error an own note can only repeat: make it name what an earlier claim said that it may have repeated."""
+    """Without copy error an own note can only repeat: make it name what it may have repeated."""
     for j in np.flatnonzero(alpha == 0):
         earlier = [k for k in range(j) if strong[j, k] > 0 or (base[j, k] > 0 and alpha[k] > 0)]
         if earlier:

@@ -8,7 +8,6 @@ import numpy as np
 import pandas as pd
 import pytest
 from belief_cases import asked, drinks, handmade, table
-
 from matplotlib.figure import Figure
 
 from nousppl.belief import Belief, verdicts

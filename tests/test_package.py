@@ -170,6 +170,21 @@ def test_every_requirement_has_a_lower_bound_that_is_met() -> None:
             assert installed in requirement.specifier, f"{requirement.name} {installed}"
 
 
+def test_every_import_is_a_requirement() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    asked = [*project["dependencies"], *(part for extra in project["optional-dependencies"].values() for part in extra)]
+    required = {Requirement(part).name for part in asked}
+    homes = importlib.metadata.packages_distributions()
+    imported = set()
+    for path in [path for folder in FOLDERS for path in (ROOT / folder).glob("*.py")]:
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            imported |= {name.partition(".")[0] for name in names}
+    foreign = {homes.get(name, [name])[0].lower() for name in imported - sys.stdlib_module_names}
+    assert foreign - required - {"nousppl", "crowdkit", "pyro"} == set()
+
+
 def test_first_code_block_of_the_readme_is_two_complete_commands() -> None:
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     block = re.search(r"^```\w*\n(.*?)^```", readme, re.MULTILINE | re.DOTALL)

@@ -1,6 +1,6 @@
 """The model of one question written a third time, in plain Python: explicit sums over truth, origins and difficulty.
 
-It shares no line with the package, is slow on purpose, and every formula stands as it is written in ``nousppl.models.dense``.
+It shares no line with the package, is slow on purpose, and writes the formulas as ``nousppl.models.dense`` does.
 Rules of the model can be taken out one at a time (``without``), so that a test can show what goes wrong without them.
 """
 
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -69,7 +69,7 @@ def equispaced(count: int, width: float = 5.0) -> Grid:
 
 @dataclass(frozen=True)
 class Reading:
-    """One sequence of values and everything about it that does not depend on the truth: lists over claims in event order."""
+    """One sequence of values and all about it that does not depend on the truth: lists over claims in event order."""
 
     question: Plain
     said: list[list[float]]
@@ -92,9 +92,9 @@ def match(one: Sequence[float], other: Sequence[float]) -> float:
     return sum(x * y for x, y in zip(one, other, strict=True))
 
 
-def read(question: Any, values: Sequence[int], without: Collection[str] = ()) -> Reading:
+def read(question: Any, values: Iterable[int], without: Collection[str] = ()) -> Reading:
     """What claim j says is ``values[j]``, or its row of ``weights`` where that is -1 (a soft claim)."""
-    q = plain(question)
+    q, values = plain(question), [int(x) for x in values]
     if unknown := set(without) - set(RULES):
         raise ValueError(f"no such rules: {unknown}")
     K, n = len(q.prior), len(values)
@@ -106,7 +106,8 @@ def read(question: Any, values: Sequence[int], without: Collection[str] = ()) ->
         repeats = sum((q.base[k][m] + q.strong[k][m]) * match(share[k], share[m]) for m in range(k))
         r.append(q.alpha[k] / (q.alpha[k] + repeats) if q.alpha[k] + repeats > 0 else 0.0)
 
-    w = [[q.base[j][k] * (1.0 if "originality" in without else r[k]) + q.strong[j][k] for k in range(j)] for j in range(n)]
+    kept = [1.0] * n if "originality" in without else r
+    w = [[q.base[j][k] * kept[k] + q.strong[j][k] for k in range(j)] for j in range(n)]
     if "known before" in without:
         w = [[w[j][k] * (1 + (q.rho[j][k] - 1) * match(share[j], share[k])) for k in range(j)] for j in range(n)]
 
@@ -185,13 +186,13 @@ def joint(x: Reading, grid: Grid = NO_DIFFICULTY) -> Iterator[tuple[int, tuple[i
                 yield z, origins, x.question.prior[z] * weight * given
 
 
-def evidence(question: Any, values: Sequence[int], grid: Grid = NO_DIFFICULTY, without: Collection[str] = ()) -> float:
+def evidence(question: Any, values: Iterable[int], grid: Grid = NO_DIFFICULTY, without: Collection[str] = ()) -> float:
     """P(x), summed over the truth, the origins and the difficulty."""
     return math.fsum(p for _, _, p in joint(read(question, values, without), grid))
 
 
 def posterior(
-    question: Any, values: Sequence[int], grid: Grid = NO_DIFFICULTY, without: Collection[str] = ()
+    question: Any, values: Iterable[int], grid: Grid = NO_DIFFICULTY, without: Collection[str] = ()
 ) -> list[float]:
     """P(z | x), K numbers."""
     x = read(question, values, without)
@@ -203,9 +204,9 @@ def posterior(
 
 
 def origins(
-    question: Any, values: Sequence[int], grid: Grid = NO_DIFFICULTY, without: Collection[str] = ()
+    question: Any, values: Iterable[int], grid: Grid = NO_DIFFICULTY, without: Collection[str] = ()
 ) -> list[list[float]]:
-    """(n, n+1): P(o_j = fresh | x) in column 0, P(o_j = k | x) in column 1 + k; a row of zeros for a silent own note."""
+    """(n, n+1): P(o_j = fresh | x) in column 0, P(o_j = k | x) in column 1 + k; zeros for a silent own note."""
     x = read(question, values, without)
     table = [[0.0] * (x.n + 1) for _ in range(x.n)]
     total = 0.0
@@ -248,7 +249,7 @@ def claim_marginal(x: Reading, j: int, z: int, d: float) -> float:
 
 
 def log_marginal(
-    question: Any, values: Sequence[int], grid: Grid = NO_DIFFICULTY, without: Collection[str] = ()
+    question: Any, values: Iterable[int], grid: Grid = NO_DIFFICULTY, without: Collection[str] = ()
 ) -> list[float]:
     """log P(z, x) for each z, claim after claim; feasible for a few hundred claims."""
     x = read(question, values, without)
@@ -263,7 +264,7 @@ def log_marginal(
 
 
 def marginal_posterior(
-    question: Any, values: Sequence[int], grid: Grid = NO_DIFFICULTY, without: Collection[str] = ()
+    question: Any, values: Iterable[int], grid: Grid = NO_DIFFICULTY, without: Collection[str] = ()
 ) -> list[float]:
     """P(z | x) from ``log_marginal``."""
     logs = log_marginal(question, values, grid, without)

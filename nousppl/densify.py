@@ -1,0 +1,103 @@
+"""One question of an evidence at one draw of the parameters, written out as a ``DenseQuestion``: for the readable programs."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nousppl.asking import one
+from nousppl.blueprint import Blueprint
+from nousppl.encode import Encoded
+from nousppl.models.dense import DenseQuestion
+from nousppl.models.program import COPY_ERROR
+from nousppl.unfold import PairWorld
+
+Draws = dict[str, NDArray[np.float64]]
+
+
+class Written(NamedTuple):
+    """A question written out, in one of the orders that are averaged."""
+
+    question: DenseQuestion
+    answers: tuple[Any, ...]
+    """(K,) the answers; unnamed ones are "other 1", "other 2" and so on."""
+    claims: NDArray[np.int64]
+    """(n,) claim of the evidence behind each claim, in this order."""
+
+
+def write_out(blueprint: Blueprint, encoded: Encoded, draws: Draws, question: int, draw: int = 0, seed: int = 0) -> list[Written]:
+    """Write a question out, once for each order that its likelihood is averaged over.
+
+    Args:
+        blueprint: of the trust.
+        encoded: the evidence in the trust's encoding.
+        draws: site -> (draws, ...).
+        question: index of the question.
+        draw: which draw of the parameters.
+        seed: that keys the orders.
+    """
+    chosen = {name: value[draw : draw + 1] for name, value in draws.items()}
+    problem, logs = one(blueprint, encoded, chosen, question, seed)
+    theta = {name: np.asarray(value[0], np.float64) for name, value in logs["parameters"].items()}
+    world = PairWorld(encoded, problem, len(encoded.features), blueprint.text_grid)
+    layout, data, claims = problem.layout, problem.data, len(problem.claims)
+    counts = np.rint(encoded.cells.count[problem.cells]).astype(int)
+    expand = np.repeat(np.arange(layout.cells), counts)
+    mass = np.exp(logs["prior"][0] - np.log(counts))[expand]
+    logit = np.repeat(theta["logit"][:claims, None], len(expand), axis=1) + _bias(blueprint, encoded, problem, theta, expand)
+    alpha = np.exp(theta["log_concentration"][:claims]) * world.looks if encoded.origin is not None else world.looks
+    weights = _weights(problem, claims, layout.cells)[:, expand]
+    # An unnamed answer is never what a claim says.
+    weights[:, encoded.cells.other[problem.cells][expand]] = 0.0
+    out = []
+    for order in range(layout.instances):
+        zero = np.zeros((claims, claims))
+        base, strong, ratio, place = world.weights(theta, order) if encoded.origin is not None else (zero, zero, zero + 1.0, world.place(order))
+        by = np.argsort(place)
+        pairs = np.ix_(by, by)
+        dense = DenseQuestion(
+            prior=mass,
+            weights=weights[by],
+            logit=logit[by],
+            ceiling=encoded.coded.claim_ceiling[problem.claims][by],
+            difficulty_sd=float(theta["errors_difficulty_sd"]) if "errors_difficulty_sd" in theta else 0.0,
+            alpha=alpha[by],
+            base=base[pairs],
+            strong=strong[pairs],
+            rho=np.where(world.match[pairs] > 0.0, ratio[pairs], 1.0),
+            copy_error=COPY_ERROR,
+            beta=float(np.exp(theta["errors_log_popularity"])) if encoded.errors.popularity else None,
+            closed=bool(encoded.cells.closed[question]),
+        )
+        out.append(Written(dense, _labels(encoded, problem.cells, counts), problem.claims[by]))
+    return out
+
+
+def _labels(encoded: Encoded, cells: NDArray[np.int64], counts: NDArray[np.int64]) -> tuple[Any, ...]:
+    labels: list[Any] = []
+    for cell, count in zip(cells, counts, strict=True):
+        labels += [f"other {i + 1}" for i in range(count)] if encoded.cells.other[cell] else [encoded.cells.value[cell]]
+    return tuple(labels)
+
+
+def _weights(problem: Any, claims: int, cells: int) -> NDArray[np.float64]:
+    out = np.zeros((claims, cells))
+    data = problem.data
+    first = data["slot_instance"][data["row_slot"]] == 0
+    out[problem.slot_claim[data["row_slot"][first]], data["row_icell"][first]] = data["row_weight"][first]
+    return out
+
+
+def _bias(blueprint: Blueprint, encoded: Encoded, problem: Any, theta: dict[str, Any], expand: NDArray[np.int64]) -> NDArray[np.float64]:
+    claims, classes = len(problem.claims), len(blueprint.domains.classes)
+    if "errors_bias" not in theta:
+        return np.zeros((claims, len(expand)))
+    klass = np.asarray(problem.data["cell_class"])[expand]
+    inside = klass >= 0
+    shift = np.where(inside, theta["errors_bias"][np.maximum(klass, 0)], 0.0)[None, :].repeat(claims, 0)
+    if "errors_bias|source" in theta:
+        by_source = theta["errors_bias|source"].reshape(-1, classes)[:claims]
+        shift = shift + np.where(inside, by_source[:, np.maximum(klass, 0)], 0.0)
+    return shift
