@@ -109,11 +109,26 @@ def priors_of(model: TrustModel) -> dict[str, dict[str, Prior]]:
 
 def draw_up(model: TrustModel, evidence: Evidence | None) -> Blueprint:
     """The blueprint of a model on an evidence; without one, that of the default trust, which knows no levels."""
-    priors = priors_of(model)
     reliability = _encode("reliability", model.reliability, evidence)
     freshness = _encode("freshness", model.freshness, evidence) if model.origin is not None else None
     bias = _encode("bias", "0 + (1|source)", evidence) if model.errors.bias == "source" else None
-    domains = Domains.of(model.answers, evidence)
+    return assemble(model, reliability, freshness, bias, Domains.of(model.answers, evidence))
+
+
+def assemble(
+    model: TrustModel,
+    reliability: Encoding,
+    freshness: Encoding | None,
+    bias: Encoding | None,
+    domains: Domains,
+    text_grid: NDArray[np.float64] | None = None,
+) -> Blueprint:
+    """The blueprint of a model with these encodings and domains: declares its parameters.
+
+    Raises:
+        ModelError: a class bias without closed lists of answers.
+    """
+    priors = priors_of(model)
     classes = len(domains.classes)
     if not classes and model.errors.bias != "none":
         raise ModelError(f"Errors(bias={model.errors.bias!r}): give the closed lists of answers, e.g. answers={{'stance': ['T', 'F']}}")
@@ -129,9 +144,10 @@ def draw_up(model: TrustModel, evidence: Evidence | None) -> Blueprint:
         sites.append(Site("base_rates", priors["base_rates"]["logit"], classes))
     features = model.origin.features if model.origin is not None else ()
     plan = Plan(tuple(sites), fixed, groups, fresh_fixed, fresh_groups, features)
-    # Until a fit has seen texts, similarities are taken to be spread evenly.
-    grid = np.linspace(0.0, 1.0, GRID) if model.origin is not None and model.origin.text is not None else None
-    return Blueprint(reliability, freshness, bias, domains, model.origin, model.errors, model.base_rates, plan, grid)
+    if text_grid is None and model.origin is not None and model.origin.text is not None:
+        # Until a fit has seen texts, similarities are taken to be spread evenly.
+        text_grid = np.linspace(0.0, 1.0, GRID)
+    return Blueprint(reliability, freshness, bias, domains, model.origin, model.errors, model.base_rates, plan, text_grid)
 
 
 def _encode(part: str, text: str, evidence: Evidence | None) -> Encoding:

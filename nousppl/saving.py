@@ -1,5 +1,219 @@
-"""A trust in a file."""
-from typing import Any
-def to_arviz(trust: Any) -> Any: ...
-def save(trust: Any, path: Any) -> None: ...
-def load(path: Any) -> Any: ...
+"""A trust in one netCDF file: draws as arviz reads them, the encoding as JSON beside them."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from dataclasses import asdict
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+import xarray as xr
+
+from nousppl.blueprint import Blueprint, assemble
+from nousppl.encode import Domains
+from nousppl.errors import FileError, NousError
+from nousppl.model import TrustModel
+from nousppl.models.hierarchy import Encoding
+from nousppl.models.priors import Prior
+from nousppl.models.specification import Errors, Origin
+
+if TYPE_CHECKING:
+    from nousppl.trust import Trust
+
+FORMAT = 1
+"""Version of the layout of the file; files with a higher one are refused."""
+MARK = "nousppl_trust"
+
+
+def datasets(trust: Trust) -> dict[str, xr.Dataset]:
+    """Group -> dataset with named dimensions, as arviz expects them: posterior, sample_stats and constant_data (the table of sources)."""
+    posterior = xr.Dataset(coords=_coordinates(trust))
+    for name, value in trust.posterior_draws.items():
+        dims = ("chain", "draw", *_dimension(trust.blueprint, name)[: value.ndim - 2])
+        posterior[_quoted(name)] = (dims, value)
+    out = {"posterior": posterior}
+    if trust.sample_stats:
+        stats = {name: np.atleast_2d(value) for name, value in trust.sample_stats.items()}
+        # The loss of an SVI fit is per step, not per draw.
+        axis = "step" if "loss" in stats else "draw"
+        out["sample_stats"] = xr.Dataset({name: (("chain", axis), value) for name, value in stats.items()})
+    if len(trust.table):
+        out["constant_data"] = xr.Dataset.from_dataframe(trust.table)
+    return out
+
+
+def to_arviz(trust: Trust) -> Any:
+    """The datasets as the installed arviz holds them."""
+    import arviz
+
+    groups = datasets(trust)
+    if hasattr(arviz, "InferenceData"):
+        return arviz.InferenceData(**groups)
+    return xr.DataTree.from_dict({f"/{name}": data for name, data in groups.items()})
+
+
+def _coordinates(trust: Trust) -> dict[str, Any]:
+    first = next(iter(trust.posterior_draws.values()))
+    coords: dict[str, Any] = {"chain": np.arange(first.shape[0]), "draw": np.arange(first.shape[1])}
+    encodings = (trust.blueprint.reliability, trust.blueprint.freshness)
+    for part, encoding in zip(("reliability", "freshness"), encodings, strict=True):
+        for term, levels in encoding.levels.items() if encoding is not None else ():
+            name = f"{part}_{term}"
+            if name in trust.posterior_draws:
+                coords[_dimension(trust.blueprint, name)[0]] = np.array(levels, object)
+    classes = trust.blueprint.domains.classes
+    if "errors_bias" in trust.posterior_draws or "base_rates" in trust.posterior_draws:
+        coords["class"] = np.array([f"{attribute}={answer}" for attribute, answer in classes], object)
+    return coords
+
+
+def _dimension(blueprint: Blueprint, name: str) -> tuple[str, ...]:
+    """Name of the last axis of a site: ``source`` for the effects of ``(1|source)``."""
+    if name in ("errors_bias", "base_rates"):
+        return ("class",)
+    if name == "errors_bias|source":
+        return ("source_class",)
+    part, _, term = name.partition("_")
+    if "|" in term:
+        group = _quoted(term.partition("|")[2])
+        levels = blueprint.reliability.levels.get(term)
+        # Both formulas see the same claims, so a group has the same levels in both.
+        same = blueprint.freshness is None or levels is None or blueprint.freshness.levels.get(term, levels) == levels
+        return (group if same else f"{part} {group}",)
+    return (f"{_quoted(name)}_dim",)
+
+
+def _quoted(name: str) -> str:
+    """netCDF names hold no slash."""
+    return name.replace("%", "%25").replace("/", "%2F")
+
+
+def save(trust: Trust, path: Path) -> None:
+    """Write a trust; the file appears whole or not at all.
+
+    Raises:
+        FileError: the file cannot be written.
+    """
+    root = xr.Dataset(attrs={MARK: FORMAT, "nousppl_version": version("nousppl"), "nousppl": json.dumps(_description(trust))})
+    tree = xr.DataTree.from_dict({"/": root} | {f"/{name}": data for name, data in datasets(trust).items()})
+    try:
+        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".part")
+        os.close(handle)
+        try:
+            tree.to_netcdf(temporary, engine="h5netcdf")
+            os.chmod(temporary, 0o666 & ~_umask())
+            os.replace(temporary, path)
+        finally:
+            Path(temporary).unlink(missing_ok=True)
+    except OSError as error:
+        raise FileError(f"{path}: the trust cannot be written: {error.strerror or error}") from error
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+def load(path: Path) -> Trust:
+    """Read a trust.
+
+    Raises:
+        FileError: missing, damaged, not a trust, or from a newer version.
+    """
+    if not path.is_file():
+        raise FileError(f"{path}: no such file")
+    try:
+        with xr.open_datatree(path, engine="h5netcdf") as opened:
+            tree = opened.load()
+    except Exception as error:  # h5py and xarray raise many kinds for damaged bytes
+        raise FileError(f"{path}: not a readable netCDF file (truncated, damaged or of another kind): {error}") from error
+    if MARK not in tree.attrs:
+        raise FileError(f"{path}: a netCDF file, but not one that nousppl saved; use Trust.save")
+    found = int(tree.attrs[MARK])
+    if found > FORMAT:
+        raise FileError(
+            f"{path}: written by nousppl {tree.attrs.get('nousppl_version')} in format {found}; this version reads up to {FORMAT}; upgrade nousppl"
+        )
+    try:
+        return _restore(tree)
+    except (KeyError, ValueError, TypeError, NousError) as error:
+        raise FileError(f"{path}: the saved trust is damaged: {error!r}") from error
+
+
+def _description(trust: Trust) -> dict[str, Any]:
+    blueprint, model = trust.blueprint, trust.model
+    encodings = {"reliability": blueprint.reliability, "freshness": blueprint.freshness, "bias": blueprint.bias}
+    domains = blueprint.domains
+    return {
+        "model": {
+            "reliability": model.reliability,
+            "freshness": model.freshness,
+            "origin": None if model.origin is None else asdict(model.origin),
+            "errors": asdict(model.errors),
+            "base_rates": model.base_rates,
+            "answers": [[a, _plain(v if np.isscalar(v) else list(v))] for a, v in model.answers.items()],
+            "priors": {part: {n: list(p) for n, p in given.items()} for part, given in model.given_priors.items()},
+            "order_seed": model.order_seed,
+        },
+        "encodings": {name: None if e is None else e.to_dict() for name, e in encodings.items()},
+        "closed": [[_plain(a), [_plain(x) for x in v]] for a, v in domains.closed.items()],
+        "size": [[_plain(a), k] for a, k in domains.size.items()],
+        "declared": [_plain(a) for a in domains.declared],
+        "text_grid": None if blueprint.text_grid is None else list(blueprint.text_grid),
+        "record": {name: _plain(value) for name, value in trust.record.items()},
+        "seen": [[_plain(x) for x in pair] for pair in sorted(trust.seen, key=repr)],
+        "sites": list(trust.posterior_draws),
+    }
+
+
+def _plain(value: Any) -> Any:
+    """numpy scalars as JSON can hold them."""
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def _restore(tree: Any) -> Trust:
+    from nousppl.trust import Trust
+
+    saved = json.loads(tree.attrs["nousppl"])
+    model = _model(saved["model"])
+    encodings = {n: None if e is None else Encoding.from_dict(e) for n, e in saved["encodings"].items()}
+    closed = {a: tuple(values) for a, values in saved["closed"]}
+    domains = Domains(closed, dict(map(tuple, saved["size"])), frozenset(saved["declared"]))
+    grid = None if saved["text_grid"] is None else np.array(saved["text_grid"], float)
+    reliability = encodings["reliability"]
+    assert reliability is not None
+    blueprint = assemble(model, reliability, encodings["freshness"], encodings["bias"], domains, grid)
+    posterior = tree["posterior"].to_dataset()
+    draws = {name: np.asarray(posterior[_quoted(name)].values, np.float64) for name in saved["sites"]}
+    stats: dict[str, Any] = {}
+    if "sample_stats" in tree.children:
+        stats = {str(n): v.values for n, v in tree["sample_stats"].to_dataset().data_vars.items()}
+    return Trust(model, blueprint, draws, stats, _table(tree), saved["record"], frozenset(map(tuple, saved["seen"])))
+
+
+def _model(saved: dict[str, Any]) -> TrustModel:
+    priors = {part: {n: Prior(*p) for n, p in given.items()} for part, given in saved["priors"].items()}
+    return TrustModel(
+        reliability=saved["reliability"],
+        freshness=saved["freshness"],
+        origin=None if saved["origin"] is None else Origin(**saved["origin"]),
+        errors=Errors(**saved["errors"]),
+        base_rates=saved["base_rates"],
+        answers={a: v for a, v in saved["answers"]},
+        priors=priors,
+        order_seed=saved["order_seed"],
+    )
+
+
+def _table(tree: Any) -> pd.DataFrame:
+    from nousppl.summaries import COLUMNS, no_sources
+
+    if "constant_data" not in tree.children:
+        return no_sources()
+    return tree["constant_data"].to_dataset().to_dataframe()[COLUMNS]
