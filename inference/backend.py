@@ -56,10 +56,17 @@ class Jax:
         return jnp.maximum(index, 0)
 
     @staticmethod
-    def shift(x: jax.Array, by: int) -> jax.Array:
+    def shift(x: jax.Array, by: Any) -> jax.Array:
         """Move to the right along the last axis."""
-        by = min(by, x.shape[-1])
-        return jnp.pad(x[..., : x.shape[-1] - by], [(0, 0)] * (x.ndim - 1) + [(by, 0)])
+        size = x.shape[-1]
+        twice = jnp.concatenate([jnp.zeros_like(x), x], axis=-1)
+        return jax.lax.dynamic_slice_in_dim(twice, size - jnp.minimum(by, size), size, axis=-1)
+
+    @staticmethod
+    def fold_doubling(function: Callable[[Any, Any], Any], start: jax.Array, rounds: int) -> jax.Array:
+        """A scan, so that the compiled code does not grow with the number of rounds."""
+        steps = jnp.left_shift(1, jnp.arange(rounds, dtype=jnp.int32))
+        return jax.lax.scan(lambda x, by: (function(by, x), None), start, steps)[0]
 
     @staticmethod
     def sum_by(x: jax.Array, index: jax.Array, size: int) -> jax.Array:

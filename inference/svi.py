@@ -141,10 +141,13 @@ def block_runner(frozen: Frozen, layout: Layout, pack: Packing, optim: Any, samp
 
     @jax.jit
     def run(state: State, inner: Any, noise: jax.Array, index: jax.Array, shared: Any, split: Any, rate: jax.Array) -> Any:
+        alone = jax.tree.leaves(split)[0].shape[0] == 1
+        whole = shared | jax.tree.map(lambda x: jax.lax.squeeze(x, [0]), split) if alone else shared
+
         def step(carry: Any, this: Any) -> Any:
             state, inner, total = carry
             eps, i = this
-            data = shared | jax.tree.map(lambda x: x[i], split)
+            data = whole if alone else shared | jax.tree.map(lambda x: jax.lax.dynamic_index_in_dim(x, i, keepdims=False), split)
             value, gradient = jax.value_and_grad(loss)(state, eps, data)
             change, inner = optim.update(gradient, inner, state)
             state = jax.tree.map(lambda p, c: p - rate * c, state, change)

@@ -45,8 +45,12 @@ class Namespace(Protocol):
         """A constant in the working precision."""
         ...
 
-    def shift(self, x: Array, by: int) -> Array:
+    def shift(self, x: Array, by: Array | int) -> Array:
         """``x`` moved ``by`` places to the right along the last axis, zeros moved in."""
+        ...
+
+    def fold_doubling(self, function: Callable[[Array, Array], Array], start: Array, rounds: int) -> Array:
+        """``start`` after ``x = function(1, x)``, ``x = function(2, x)``, ``function(4, x)`` and so on, ``rounds`` times."""
         ...
 
     def sum_by(self, x: Array, index: Array, size: int) -> Array:

@@ -60,14 +60,14 @@ def running_sums(xp: Namespace, values: Array, position: Array, time: Array | No
     Returns:
         (..., rows) sums by doubling (Hillis & Steele 1986): a tree of additions, accurate for millions of terms.
     """
-    total = values
-    for step in range(rounds):
-        by = 2**step
+
+    def double(by: Array, total: Array) -> Array:
         earlier = xp.shift(total, by)
         if time is not None:
             earlier = earlier * xp.exp(-rate * xp.maximum(time - xp.shift(time, by), xp.array(0.0)))
-        total = total + xp.where(position >= by, earlier, xp.array(0.0))
-    return total
+        return total + xp.where(position >= by, earlier, xp.array(0.0))
+
+    return xp.fold_doubling(double, values, rounds)
 
 
 def before(xp: Namespace, totals: Array, position: Array, time: Array | None, rate: Array) -> Array:
