@@ -21,14 +21,45 @@ def distribution(prior: Prior) -> dist.Distribution:
 class Jax:
     """``nousppl.models.namespace.Namespace`` on jax arrays and numpyro sites."""
 
-    exp = staticmethod(jnp.exp)
-    log = staticmethod(jnp.log)
-    log1p = staticmethod(jnp.log1p)
-    sigmoid = staticmethod(jax.nn.sigmoid)
-    where = staticmethod(jnp.where)
-    minimum = staticmethod(jnp.minimum)
-    maximum = staticmethod(jnp.maximum)
-    mean = staticmethod(jnp.mean)
+    @staticmethod
+    def exp(x: Any) -> jax.Array:
+        """As ``jnp.exp``."""
+        return jnp.exp(x)
+
+    @staticmethod
+    def log(x: Any) -> jax.Array:
+        """As ``jnp.log``."""
+        return jnp.log(x)
+
+    @staticmethod
+    def log1p(x: Any) -> jax.Array:
+        """As ``jnp.log1p``."""
+        return jnp.log1p(x)
+
+    @staticmethod
+    def sigmoid(x: Any) -> jax.Array:
+        """The logistic function."""
+        return jax.nn.sigmoid(x)
+
+    @staticmethod
+    def where(condition: Any, x: Any, y: Any) -> jax.Array:
+        """As ``jnp.where``."""
+        return jnp.where(condition, x, y)
+
+    @staticmethod
+    def minimum(x: Any, y: Any) -> jax.Array:
+        """As ``jnp.minimum``."""
+        return jnp.minimum(x, y)
+
+    @staticmethod
+    def maximum(x: Any, y: Any) -> jax.Array:
+        """As ``jnp.maximum``."""
+        return jnp.maximum(x, y)
+
+    @staticmethod
+    def mean(x: Any) -> jax.Array:
+        """As ``jnp.mean``."""
+        return jnp.mean(x)
 
     @staticmethod
     def zeros(size: int) -> jax.Array:
@@ -81,7 +112,9 @@ class Jax:
     @staticmethod
     def logsumexp_by(x: jax.Array, index: jax.Array, size: int) -> jax.Array:
         """Segment log-sum-exp; empty segments give -inf."""
-        top = jax.lax.stop_gradient(jnp.full(size, -jnp.inf, x.dtype).at[index].max(x, mode="drop", wrap_negative_indices=False))
+        top = jax.lax.stop_gradient(
+            jnp.full(size, -jnp.inf, x.dtype).at[index].max(x, mode="drop", wrap_negative_indices=False)
+        )
         safe = jnp.where(jnp.isfinite(top), top, 0.0)
         return safe + jnp.log(Jax.sum_by(jnp.exp(x - Jax.take(safe, index)), index, size))
 

@@ -1,6 +1,7 @@
 """The exact posterior of the truth, given draws of the parameters: one call for any number of questions.
 
-Truths and origins are summed out in closed form (``nousppl.models.one_of``); averaging over draws carries the uncertainty
+Truths and origins are summed out in closed form (``nousppl.models.one_of``); averaging over draws carries the
+uncertainty
 about the sources into the belief.
 """
 
@@ -20,7 +21,8 @@ from nousppl.models.one_of import add_up, claim_logs, likelihood, prepare
 from nousppl.models.program import Plan, cell_log_prior, constants
 
 Draws = dict[str, NDArray[np.float32]]
-"""Per draw: ``logit`` and ``log_concentration`` (draws, claims) and the other sites by name (draws,) or (draws, size)."""
+"""Per draw: ``logit`` and ``log_concentration`` (draws, claims) and the other sites by name (draws,) or (draws,
+size)."""
 
 
 class ClaimLogs(NamedTuple):
@@ -58,7 +60,9 @@ def cell_logs(layout: Layout, features: tuple[str, ...], data: dict[str, Any], d
 
 
 @partial(jax.jit, static_argnums=(0, 1))
-def witnesses(layout: Layout, features: tuple[str, ...], data: dict[str, Any], draws: dict[str, Any]) -> tuple[jax.Array, jax.Array]:
+def witnesses(
+    layout: Layout, features: tuple[str, ...], data: dict[str, Any], draws: dict[str, Any]
+) -> tuple[jax.Array, jax.Array]:
     """Posterior of the cells, and the expected number of fresh claims behind each, averaged over the draws.
 
     Returns:
@@ -75,7 +79,8 @@ def witnesses(layout: Layout, features: tuple[str, ...], data: dict[str, Any], d
         posterior = full - evidence[data["cell_question"]]
         by_cell = jnp.exp(posterior)[data["icell_cell"]]
         repeated = terms.echo.repeated
-        # P(not fresh | x, z) = m / p(x | z); the mean over z needs only the entries and the rest that shares one likelihood.
+        # P(not fresh | x, z) = m / p(x | z); the mean over z needs only the entries and the rest that shares one
+        # likelihood.
         if layout.soft:
             repeated = JAX.sum_by(data["row_weight"] * repeated, data["row_slot"], layout.slots)
         inverse_rest = jnp.exp(-slot_log)
@@ -90,7 +95,9 @@ def witnesses(layout: Layout, features: tuple[str, ...], data: dict[str, Any], d
 
 
 @partial(jax.jit, static_argnums=(0, 1))
-def claim_by_claim(layout: Layout, features: tuple[str, ...], data: dict[str, Any], draws: dict[str, Any]) -> tuple[Any, Any, Any]:
+def claim_by_claim(
+    layout: Layout, features: tuple[str, ...], data: dict[str, Any], draws: dict[str, Any]
+) -> tuple[Any, Any, Any]:
     """See `ClaimLogs`; with no difficulty there is one node."""
 
     def one(draw: dict[str, Any]) -> tuple[jax.Array, jax.Array, jax.Array]:
@@ -109,7 +116,9 @@ def block_size(layout: Layout, draws: int, budget: int = 4_000_000) -> int:
     return int(max(1, min(draws, budget // one)))
 
 
-def posterior_cells(layout: Layout, features: tuple[str, ...], data: dict[str, Any], draws: Draws, with_witnesses: bool) -> tuple[Any, Any]:
+def posterior_cells(
+    layout: Layout, features: tuple[str, ...], data: dict[str, Any], draws: Draws, with_witnesses: bool
+) -> tuple[Any, Any]:
     """Log posterior by draw and cell (draws, cells), and the mean number of fresh witnesses (cells,) if wanted.
 
     Draws are taken in blocks of one size, so that memory is bounded and one compilation serves all blocks.

@@ -9,9 +9,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from numpyro.diagnostics import summary
-from numpyro.infer import MCMC
+from numpyro.infer import MCMC, init_to_median
 from numpyro.infer import NUTS as Kernel
-from numpyro.infer import init_to_median
 
 from nousppl.inference.backend import JAX
 from nousppl.inference.options import NUTS
@@ -43,7 +42,7 @@ def fit(plan: Plan, layout: Layout, data: dict[str, Any], options: NUTS, seed: i
     )
     arrays = {name: jnp.asarray(value) for name, value in data.items()}
     mcmc.run(jax.random.key(seed), arrays, extra_fields=("diverging", "num_steps", "potential_energy"))
-    samples = {n: np.asarray(v, np.float64) for n, v in mcmc.get_samples(group_by_chain=True).items()}
+    samples: dict[str, Any] = {n: np.asarray(v, np.float64) for n, v in mcmc.get_samples(group_by_chain=True).items()}
     kept = {name: value for name, value in samples.items() if name in _sites(plan)}
     stats = {n: np.asarray(v) for n, v in mcmc.get_extra_fields(group_by_chain=True).items()}
     advice, good = _advice(kept, stats, options)
@@ -59,7 +58,10 @@ def _advice(samples: dict[str, Any], stats: dict[str, Any], options: NUTS) -> tu
     diverging = int(stats["diverging"].sum())
     table = summary(samples, group_by_chain=True)
     worst_name, worst = max(((n, float(np.nanmax(v["r_hat"]))) for n, v in table.items()), key=lambda item: item[1])
-    said = [f"NUTS: {options.num_chains} chains of {options.num_samples} draws, largest R-hat {worst:.3f} ({worst_name}), {diverging} divergences"]
+    said = [
+        f"NUTS: {options.num_chains} chains of {options.num_samples} draws, largest R-hat {worst:.3f} ({worst_name}), "
+        f"{diverging} divergences"
+    ]
     if diverging:
         said.append("raise target_accept_prob (nous.NUTS(kernel={'target_accept_prob': 0.95}))")
     if worst > 1.05:

@@ -1,6 +1,7 @@
 """All parameters of a program in one vector, and its log density there.
 
-The density equals that of ``nousppl.models.program.program`` in unconstrained parameters, Jacobians included; priors are
+The density equals that of ``nousppl.models.program.program`` in unconstrained parameters, Jacobians included;
+priors are
 evaluated together instead of site by site, which compiles several times faster.
 """
 
@@ -48,7 +49,8 @@ class Packing(NamedTuple):
 
 
 def packing(plan: Plan, full_size: int) -> Packing:
-    """Top-level parameters first, then group effects from the smallest set to the largest; as many whole sets as fit get a full
+    """Top-level parameters first, then group effects from the smallest set to the largest; as many whole sets as
+    fit get a full
     covariance."""
     sites = sorted(plan.sites, key=lambda site: (site.scale is not None, site.size or 1))
     slots, start, full = [], 0, 0
@@ -77,7 +79,9 @@ def log_density(plan: Plan, layout: Layout, pack: Packing) -> Density:
             if site.scale is not None:
                 raw, centred = values[site.name], data["centred " + site.name]
                 scale = jnp.where(centred, values[site.scale], 1.0)
-                total = total - 0.5 * jnp.sum(jnp.square(raw / scale)) - jnp.sum(jnp.log(scale)) - 0.5 * raw.size * LOG_2PI
+                total = (
+                    total - 0.5 * jnp.sum(jnp.square(raw / scale)) - jnp.sum(jnp.log(scale)) - 0.5 * raw.size * LOG_2PI
+                )
                 values[site.name] = jnp.where(centred, raw, values[site.scale] * raw)
         return total + log_likelihood(JAX, plan, layout, data, values)
 
@@ -92,7 +96,8 @@ class TopLevel(NamedTuple):
 
     size: int
     half: np.ndarray
-    """(size,) True for a half-normal prior of a positive parameter, False for a normal prior (of its log where positive)."""
+    """(size,) True for a half-normal prior of a positive parameter, False for a normal prior (of its log where
+    positive)."""
     positive: np.ndarray
     """(size,) whether the parameter is the exponential of the packed value."""
     loc: np.ndarray
@@ -127,6 +132,8 @@ class TopLevel(NamedTuple):
 def natural_values(plan: Plan, pack: Packing, prior: TopLevel, vector: jax.Array) -> dict[str, jax.Array]:
     """Site -> value on the natural scale; group effects still raw, under the name of their site."""
     top = vector[: prior.size]
-    natural = jnp.concatenate([jnp.where(prior.positive, jnp.exp(jnp.where(prior.positive, top, 0.0)), top), vector[prior.size :]])
+    natural = jnp.concatenate(
+        [jnp.where(prior.positive, jnp.exp(jnp.where(prior.positive, top, 0.0)), top), vector[prior.size :]]
+    )
     values = pack.unpack(natural)
     return {site.name: values[site.name if site.scale is None else site.name + "_raw"] for site in plan.sites}

@@ -1,14 +1,16 @@
 """Stochastic variational inference with one compiled block of steps and a judged end.
 
-The evidence lower bound is estimated with reparameterised draws (Kucukelbir et al. 2017). A fit advances by blocks of steps;
-when the mean loss of a block no longer falls by more than its noise the step size is lowered, and after three lowerings the
+The evidence lower bound is estimated with reparameterised draws (Kucukelbir et al. 2017). A fit advances by blocks
+of steps;
+when the mean loss of a block no longer falls by more than its noise the step size is lowered, and after three
+lowerings the
 fit has settled. The parameters returned are the average over the last block (Polyak & Juditsky 1992).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import jax
@@ -19,7 +21,7 @@ from numpy.typing import NDArray
 from numpyro.distributions import biject_to
 
 from nousppl.errors import InferenceError
-from nousppl.inference.backend import JAX, distribution
+from nousppl.inference.backend import distribution
 from nousppl.inference.guide import State, draw, entropy, initial, transform
 from nousppl.inference.options import SVI
 from nousppl.inference.packed import Packing, log_density, packing
@@ -48,7 +50,9 @@ class Schedule(NamedTuple):
     lowered: int
 
 
-def fit(plan: Plan, layout: Layout, batches: Batches, options: SVI, seed: int, from_vote: bool, progress: Progress | None) -> Fit:
+def fit(
+    plan: Plan, layout: Layout, batches: Batches, options: SVI, seed: int, from_vote: bool, progress: Progress | None
+) -> Fit:
     """Fit by SVI.
 
     Args:
@@ -81,12 +85,16 @@ def fit(plan: Plan, layout: Layout, batches: Batches, options: SVI, seed: int, f
         noise = generator.standard_normal((BLOCK, options.samples, pack.size))
         index = generator.integers(count, size=BLOCK)
         shared["at_vote"] = jnp.asarray(1.0 if taken < warm * BLOCK else 0.0)
-        state, inner, average, block = run(state, inner, jnp.asarray(noise), jnp.asarray(index), shared, split, jnp.asarray(schedule.rate))
+        state, inner, average, block = run(
+            state, inner, jnp.asarray(noise), jnp.asarray(index), shared, split, jnp.asarray(schedule.rate)
+        )
         taken += BLOCK
         block = np.asarray(block, np.float64)
         losses.extend(block)
         if not np.isfinite(block).all() and taken == BLOCK:
-            raise InferenceError("SVI: the loss is not finite at the start values; check priors and numeric covariates for extremes")
+            raise InferenceError(
+                "SVI: the loss is not finite at the start values; check priors and numeric covariates for extremes"
+            )
         if progress is not None:
             progress(taken, float(block.mean()))
         if not np.isfinite(block).all():
@@ -105,7 +113,8 @@ def fit(plan: Plan, layout: Layout, batches: Batches, options: SVI, seed: int, f
 
 
 def judge(schedule: Schedule, block: NDArray[np.float64], tolerance: float) -> Schedule:
-    """Lower the step size when the loss of a block has not fallen by more than ``tolerance`` standard errors twice running."""
+    """Lower the step size when the loss of a block has not fallen by more than ``tolerance`` standard errors twice
+    running."""
     mean = float(block.mean())
     error = float(block.std()) / np.sqrt(len(block))
     if mean < schedule.best - tolerance * error:
@@ -140,14 +149,20 @@ def block_runner(frozen: Frozen, layout: Layout, pack: Packing, optim: Any, samp
         return -(jnp.mean(value) + entropy(state))
 
     @jax.jit
-    def run(state: State, inner: Any, noise: jax.Array, index: jax.Array, shared: Any, split: Any, rate: jax.Array) -> Any:
+    def run(
+        state: State, inner: Any, noise: jax.Array, index: jax.Array, shared: Any, split: Any, rate: jax.Array
+    ) -> Any:
         alone = jax.tree.leaves(split)[0].shape[0] == 1
         whole = shared | jax.tree.map(lambda x: jax.lax.squeeze(x, [0]), split) if alone else shared
 
         def step(carry: Any, this: Any) -> Any:
             state, inner, total = carry
             eps, i = this
-            data = whole if alone else shared | jax.tree.map(lambda x: jax.lax.dynamic_index_in_dim(x, i, keepdims=False), split)
+            data = (
+                whole
+                if alone
+                else shared | jax.tree.map(lambda x: jax.lax.dynamic_index_in_dim(x, i, keepdims=False), split)
+            )
             value, gradient = jax.value_and_grad(loss)(state, eps, data)
             change, inner = optim.update(gradient, inner, state)
             state = jax.tree.map(lambda p, c: p - rate * c, state, change)

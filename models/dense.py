@@ -1,6 +1,7 @@
 """One question at one value of the parameters, written out densely.
 
-This is the meeting point of the readable programs: the reference program, the simulator and the brute-force check all take a
+This is the meeting point of the readable programs: the reference program, the simulator and the brute-force check
+all take a
 `DenseQuestion`; the fast marginal never builds one.
 """
 
@@ -15,24 +16,30 @@ Floats = NDArray[np.float64]
 
 
 class DenseQuestion(NamedTuple):
-    """One one-of-several question, its n claims in event order, all K answers of its domain written out (unnamed ones included).
+    """One one-of-several question, its n claims in event order, all K answers of its domain written out (unnamed
+    ones included).
 
     Conventions (pairs are ``[j, k]`` with k < j; entries with k >= j are zero):
 
-    * ``a_j(z) = min(sigmoid(logit[j, z] + difficulty_sd * d), ceiling[j])`` with ``d ~ N(0, 1)`` shared by the claims of the question;
+    * ``a_j(z) = min(sigmoid(logit[j, z] + difficulty_sd * d), ceiling[j])`` with ``d ~ N(0, 1)`` shared by the
+      claims of the question;
     * weights before the originality factor ``w0_jk = base[j, k] + strong[j, k]``;
       ``r_k = alpha_k / (alpha_k + sum_{l<k} w0_kl match(k, l))`` (0 where the denominator is 0);
       ``w_jk = base[j, k] * r_k + strong[j, k]``;
-    * ``match(j, k) = sum_v s_j(v) s_k(v)`` with ``s_k(v) = weights[k, v] / sum_v weights[k, v]`` (one-hot for a hard claim);
+    * ``match(j, k) = sum_v s_j(v) s_k(v)`` with ``s_k(v) = weights[k, v] / sum_v weights[k, v]`` (one-hot for a
+      hard claim);
     * popularity ``n_j(x) = sum_{k<j} r_k s_k(x)``; wrong-answer law
-      ``u_j(x; z) = (n_j(x) + beta / (K-1)) / (n_j(all) - n_j(z) + beta)`` for x != z, and 1/(K-1) where ``beta`` is None or K = 2;
-    * clip, open domains only: ``cap_j(z) = max(a_j(z) / (1 - a_j(z)), 1/(K-1))``; where the largest ``u_j(x; z)`` over x != z exceeds cap, the law
+      ``u_j(x; z) = (n_j(x) + beta / (K-1)) / (n_j(all) - n_j(z) + beta)`` for x != z, and 1/(K-1) where ``beta``
+      is None or K = 2;
+    * clip, open domains only: ``cap_j(z) = max(a_j(z) / (1 - a_j(z)), 1/(K-1))``; where the largest ``u_j(x; z)``
+      over x != z exceeds cap, the law
       is mixed with the uniform law just enough to bring its largest value to cap:
       ``u <- (1-t) u + t/(K-1)``, ``t = (max u - cap) / (max u - 1/(K-1))``. It still sums to one and never exceeds cap;
     * for a value v: ``W_j = sum_k w_jk``, ``M_j(v) = sum_k w_jk rho_jk s_k(v)``,
       ``m_j(v) = ((1-eps) M_j(v) + eps/K W_j) / (alpha_j + W_j)``, ``f_j = alpha_j / (alpha_j + W_j)``;
       ``p_j(v | z) = f_j a_j(z) + m_j(v)`` if v == z else ``f_j (1 - a_j(z)) u_j(v; z) + m_j(v)``;
-      the likelihood of the claim is ``none_j / K + sum_v weights[j, v] p_j(v | z)``, ``none_j = 1 - sum_v weights[j, v]``;
+      the likelihood of the claim is ``none_j / K + sum_v weights[j, v] p_j(v | z)``, ``none_j = 1 - sum_v
+      weights[j, v]``;
       it is 1 where ``alpha_j + W_j == 0`` (an own note that is first in its question).
     * ``P(o_j = k | x, z)`` is proportional to ``w_jk ((1 - none_j) (rho_jk (1-eps) match(j, k) + eps/K) + none_j/K)``.
     """

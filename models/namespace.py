@@ -1,6 +1,7 @@
 """The few array and sampling operations that the models are written in.
 
-A backend (see ``nousppl.inference.backend``) supplies one object with these methods, so that the same model code runs on
+A backend (see ``nousppl.inference.backend``) supplies one object with these methods, so that the same model code
+runs on
 numpyro/jax and can run on pyro/torch.
 """
 
@@ -18,19 +19,45 @@ Array = Any
 class Namespace(Protocol):
     """What model code may call; shapes as in numpy."""
 
-    def exp(self, x: Array) -> Array: ...
-    def log(self, x: Array) -> Array: ...
-    def log1p(self, x: Array) -> Array: ...
-    def sigmoid(self, x: Array) -> Array: ...
-    def where(self, condition: Array, x: Array, y: Array) -> Array: ...
-    def minimum(self, x: Array, y: Array) -> Array: ...
-    def maximum(self, x: Array, y: Array) -> Array: ...
+    def exp(self, x: Array) -> Array:
+        """Elementwise ``exp``."""
+        ...
 
-    def mean(self, x: Array) -> Array: ...
-    def stack(self, arrays: Sequence[Any]) -> Array: ...
+    def log(self, x: Array) -> Array:
+        """Elementwise ``log``."""
+        ...
+
+    def log1p(self, x: Array) -> Array:
+        """Elementwise ``log1p``."""
+        ...
+
+    def sigmoid(self, x: Array) -> Array:
+        """Elementwise ``sigmoid``."""
+        ...
+
+    def where(self, condition: Array, x: Array, y: Array) -> Array:
+        """``x`` where the condition holds, else ``y``."""
+        ...
+
+    def minimum(self, x: Array, y: Array) -> Array:
+        """Elementwise ``minimum``."""
+        ...
+
+    def maximum(self, x: Array, y: Array) -> Array:
+        """Elementwise ``maximum``."""
+        ...
+
+    def mean(self, x: Array) -> Array:
+        """Mean of all elements."""
+        ...
+
+    def stack(self, arrays: Sequence[Any]) -> Array:
+        """Arrays along a new first axis."""
+        ...
 
     def take(self, x: Array, index: Array) -> Array:
-        """``x[index]`` along the last axis of a vector; indices are in bounds, or of padding whose value does not matter."""
+        """``x[index]`` along the last axis of a vector; indices are in bounds, or of padding whose value does not
+        matter."""
         ...
 
     def positive(self, index: Array) -> Array:
@@ -50,7 +77,8 @@ class Namespace(Protocol):
         ...
 
     def fold_doubling(self, function: Callable[[Array, Array], Array], start: Array, rounds: int) -> Array:
-        """``start`` after ``x = function(1, x)``, ``x = function(2, x)``, ``function(4, x)`` and so on, ``rounds`` times."""
+        """``start`` after ``x = function(1, x)``, ``x = function(2, x)``, ``function(4, x)`` and so on, ``rounds``
+        times."""
         ...
 
     def sum_by(self, x: Array, index: Array, size: int) -> Array:

@@ -1,12 +1,15 @@
 """One answer out of several: the likelihood of every claim under every possible truth, and of every question.
 
-Fresh claims name the truth with the source's reliability; wrong ones follow the popularity of earlier wrong answers, clipped so that a
-claim for an answer never counts against it in an open domain. Repetitions come from ``nousppl.models.origin``. With all reliabilities equal,
+Fresh claims name the truth with the source's reliability; wrong ones follow the popularity of earlier wrong
+answers, clipped so that a
+claim for an answer never counts against it in an open domain. Repetitions come from ``nousppl.models.origin``.
+With all reliabilities equal,
 no origins and no popularity this is the multi-class model of Dawid & Skene (1979) with one coin per source.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 from nousppl.models.layout import Layout
@@ -49,7 +52,8 @@ def likelihood(xp: Namespace, layout: Layout, data: dict[str, Array], theta: dic
         xp: the array namespace.
         layout: static sizes.
         data: arrays of the problem.
-        theta: parameters; ``logit`` (claims,), ``log_concentration`` (claims,), ``beta``, ``difficulty_sd``, ``bias`` (terms-wise
+        theta: parameters; ``logit`` (claims,), ``log_concentration`` (claims,), ``beta``, ``difficulty_sd``,
+            ``bias`` (terms-wise
             callable not needed: ``bias_cell`` (classes,) and ``bias_source`` (sources, classes) or absent) and those of
             `nousppl.models.origin.echo`.
     """
@@ -66,7 +70,7 @@ def likelihood(xp: Namespace, layout: Layout, data: dict[str, Array], theta: dic
     return Likelihood(by_cell, terms.echo.originality)
 
 
-def over_difficulty(xp: Namespace, layout: Layout, data: dict[str, Array], theta: dict[str, Array], given) -> Array:  # type: ignore[no-untyped-def]
+def over_difficulty(xp: Namespace, layout: Layout, data: dict[str, Array], theta: dict[str, Array], given: Callable[[Array], Array]) -> Array:
     """Integrate ``exp(given(d))`` over the difficulty ``d ~ N(0, sd)`` on equispaced nodes, or take ``given(0)``."""
     if not layout.nodes:
         return given(xp.array(0.0))
@@ -110,7 +114,11 @@ def _popular(
         return xp.where(uniform >= 1.0, one, (count + beta * uniform) / among)
 
     row, term = data["row_uniform"], data["term_uniform"]
-    count, rival, rest = xp.take(with_value, data["term_row"]), by_term(xp, layout, data, rival), by_term(xp, layout, data, rest)
+    count, rival, rest = (
+        xp.take(with_value, data["term_row"]),
+        by_term(xp, layout, data, rival),
+        by_term(xp, layout, data, rest),
+    )
     return Terms(
         echoes, fresh, law(with_value, total, row), law(top, total, row), law(count, rest, term), law(rival, rest, term)
     )
@@ -122,7 +130,8 @@ def by_term(xp: Namespace, layout: Layout, data: dict[str, Array], of_entry: Arr
 
 
 def clip(xp: Namespace, law: Array, top: Array, right: Array, wrong: Array, uniform: Array, open_: Array) -> Array:
-    """Mix the law of wrong answers with the uniform one just enough that no answer is likelier as an error than as the truth.
+    """Mix the law of wrong answers with the uniform one just enough that no answer is likelier as an error than as
+    the truth.
 
     Args:
         xp: the array namespace.
@@ -155,7 +164,8 @@ def claim_logs(
     """Log likelihood of each claim.
 
     Returns:
-        (slots,) log p(claim | a truth not named before), and (entries,) what is added to it where the entry's cell is the truth.
+        (slots,) log p(claim | a truth not named before), and (entries,) what is added to it where the entry's cell
+        is the truth.
     """
     claim, slot = data["slot_claim"], data["term_slot"]
     ceiling = xp.take(data["claim_ceiling"], claim) if layout.ceiling else None

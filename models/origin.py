@@ -1,7 +1,8 @@
 """Which claims repeat earlier ones: the distance-dependent Chinese restaurant process, summed out over ragged tables.
 
 Every claim's value is observed, so the origin of a claim integrates out exactly, one claim at a time. What is needed of
-the earlier claims are sums: over all of them, over those with the same value, and over those that share a source or a channel.
+the earlier claims are sums: over all of them, over those with the same value, and over those that share a source
+or a channel.
 They are running sums along chains (Blei & Frazier 2011 give the process; the sums are exact, not truncated).
 """
 
@@ -33,7 +34,8 @@ def subsets(count: int) -> tuple[tuple[int, ...], ...]:
 
 
 def subset_weights(xp: Namespace, coefficients: list[Array]) -> list[Array]:
-    """Additive weights v_U with ``sum_{U subset of T} v_U = exp(sum_{f in T} c_f)`` for each non-empty T (Moebius inversion).
+    """Additive weights v_U with ``sum_{U subset of T} v_U = exp(sum_{f in T} c_f)`` for each non-empty T (Moebius
+    inversion).
 
     A pair that shares exactly the features T then gets ``exp`` of the sum of their coefficients when the sums over all
     pairs that share at least U are added up with weights v_U.
@@ -84,7 +86,8 @@ def strong_sums(
     """Sums that do not depend on who is original: strong weights before each claim, and same-value ones.
 
     Returns:
-        strong weight of all earlier claims (slots,), of those with the row's value (rows,), and the decayed number of earlier
+        strong weight of all earlier claims (slots,), of those with the row's value (rows,), and the decayed number
+        of earlier
         rows with the same value (rows,).
     """
     rate = theta["rate"]
@@ -123,7 +126,8 @@ def by_row_of_slot(xp: Namespace, layout: Layout, data: dict[str, Array], of_slo
 def text_sums(
     xp: Namespace, layout: Layout, data: dict[str, Array], theta: dict[str, Array], originality: Array
 ) -> Array:
-    """(rows,) what text similarity adds to the same-value weights: ``sum_k w_jk (rho_jk - 1) s_k`` over the listed pairs."""
+    """(rows,) what text similarity adds to the same-value weights: ``sum_k w_jk (rho_jk - 1) s_k`` over the listed
+    pairs."""
     if not layout.pairs:
         return xp.zeros(layout.rows)
     fading = xp.exp(-theta["rate"] * data["pair_lag"])
@@ -136,7 +140,8 @@ def text_sums(
 
 
 def popularity(xp: Namespace, layout: Layout, data: dict[str, Array], originality: Array) -> tuple[Array, Array, Array]:
-    """Running counts of originals: all before each slot (slots,), with the row's value before it (rows,), and the inclusive
+    """Running counts of originals: all before each slot (slots,), with the row's value before it (rows,), and the
+    inclusive
     sums by value in chain order (rows,), which the entries point into."""
     order, position = data["chain_order"][:2], data["chain_position"][:2]
     values = xp.take(by_row_of_slot(xp, layout, data, originality) * data["row_share"], order)

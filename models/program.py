@@ -35,7 +35,8 @@ class Plan(NamedTuple):
 
     sites: tuple[Site, ...]
     reliability: tuple[str, ...]
-    """Sites of the fixed coefficients, in the order of the design's columns ("" for a column without a site: coefficient 0)."""
+    """Sites of the fixed coefficients, in the order of the design's columns ("" for a column without a site:
+    coefficient 0)."""
     reliability_groups: tuple[str, ...]
     freshness: tuple[str, ...]
     freshness_groups: tuple[str, ...]
@@ -70,7 +71,12 @@ def sample_sites(xp: Namespace, plan: Plan, data: dict[str, Array]) -> dict[str,
 
 
 def linear(
-    xp: Namespace, names: tuple[str, ...], groups: tuple[str, ...], part: str, data: dict[str, Array], values: dict[str, Array]
+    xp: Namespace,
+    names: tuple[str, ...],
+    groups: tuple[str, ...],
+    part: str,
+    data: dict[str, Array],
+    values: dict[str, Array],
 ) -> Array:
     """(claims,) linear predictor: fixed effects plus group effects."""
     total = xp.array(0.0)
@@ -114,7 +120,9 @@ def cell_log_prior(xp: Namespace, layout: Layout, data: dict[str, Array], theta:
     log_prior = data["cell_log_mass"]
     if "base_rates" in theta:
         rates = theta["base_rates"]
-        log_rates = rates - xp.take(xp.logsumexp_by(rates, data["class_attribute"], rates.shape[0]), data["class_attribute"])
+        log_rates = rates - xp.take(
+            xp.logsumexp_by(rates, data["class_attribute"], rates.shape[0]), data["class_attribute"]
+        )
         log_prior = xp.where(data["cell_class"] >= 0, xp.take(log_rates, xp.positive(data["cell_class"])), log_prior)
     return log_prior + data["cell_log_possible"]
 
@@ -122,7 +130,8 @@ def cell_log_prior(xp: Namespace, layout: Layout, data: dict[str, Array], theta:
 def question_logs(xp: Namespace, layout: Layout, data: dict[str, Array], theta: dict[str, Array]) -> Array:
     """(questions,) log joint density of the claims and the settled truth, or of the claims where nothing is settled.
 
-    Where ``data["at_vote"]`` is above 0, unsettled truths are weighted by the share of votes instead of summed out: a bound whose
+    Where ``data["at_vote"]`` is above 0, unsettled truths are weighted by the share of votes instead of summed
+    out: a bound whose
     maximum is a good place to start from, since it cannot lie in the mirror mode in which all sources are liars.
     """
     joint = likelihood(xp, layout, data, theta).by_cell + cell_log_prior(xp, layout, data, theta)
@@ -134,7 +143,9 @@ def question_logs(xp: Namespace, layout: Layout, data: dict[str, Array], theta: 
     return xp.where(data["at_vote"] > 0.0, voted, summed)
 
 
-def log_likelihood(xp: Namespace, plan: Plan, layout: Layout, data: dict[str, Array], values: dict[str, Array]) -> Array:
+def log_likelihood(
+    xp: Namespace, plan: Plan, layout: Layout, data: dict[str, Array], values: dict[str, Array]
+) -> Array:
     """Log density of all questions given the parameters, on their natural scale."""
     theta = constants(xp, plan, values, data.get("text_grid"))
     theta["logit"] = linear(xp, plan.reliability, plan.reliability_groups, "reliability", data, values)

@@ -38,9 +38,7 @@ class Origin:
         if self.affinity is not None:
             raise ModelError("Origin(affinity=...): affinities between sources are not available; use strong features")
         if self.max_listed < 1 or self.orders < 1:
-            raise ModelError(
-                f"Origin(max_listed={self.max_listed}, orders={self.orders}): both must be at least 1"
-            )
+            raise ModelError(f"Origin(max_listed={self.max_listed}, orders={self.orders}): both must be at least 1")
         if len(self.features) > 4:
             raise ModelError(f"Origin(strong={self.strong!r}): at most 4 features, got {len(self.features)}")
 

@@ -20,15 +20,18 @@ from nousppl.ragged import mix, uniform
 if TYPE_CHECKING:
     from nousppl.models.layout import Layout
 
-Floats = NDArray[np.floating[Any]]
+Floats = NDArray[np.float64]
 Draws = dict[str, NDArray[np.float64]]
 
 CHUNK = 100_000
 """Claims that are answered at once."""
 
 
-def linear_draws(part: str, design: Design, fixed: tuple[str, ...], groups: tuple[str, ...], draws: Draws, claims: NDArray[np.int64]) -> Floats:
-    """(draws, claims) linear predictor of some claims under each draw; levels that the fit did not know are drawn from their group's
+def linear_draws(
+    part: str, design: Design, fixed: tuple[str, ...], groups: tuple[str, ...], draws: Draws, claims: NDArray[np.int64]
+) -> Floats:
+    """(draws, claims) linear predictor of some claims under each draw; levels that the fit did not know are drawn
+    from their group's
     law, by a hash of their label, so that a new source is the same new source in every question."""
     count = len(next(iter(draws.values())))
     total = np.zeros((count, len(claims)))
@@ -67,12 +70,20 @@ def parameter_draws(blueprint: Blueprint, encoded: Encoded, draws: Draws, claims
     """What the likelihood needs of each draw: per-claim predictors and the other parameters, double precision."""
     plan = blueprint.plan
     out: dict[str, Any] = {
-        "logit": linear_draws("reliability", encoded.reliability, plan.reliability, plan.reliability_groups, draws, claims)
+        "logit": linear_draws(
+            "reliability", encoded.reliability, plan.reliability, plan.reliability_groups, draws, claims
+        )
     }
     if encoded.freshness is not None:
-        out["log_concentration"] = linear_draws("freshness", encoded.freshness, plan.freshness, plan.freshness_groups, draws, claims)
+        out["log_concentration"] = linear_draws(
+            "freshness", encoded.freshness, plan.freshness, plan.freshness_groups, draws, claims
+        )
     for site in plan.sites:
-        if site.scale is None and not site.name.startswith(("reliability_", "freshness_")) and not site.name.endswith("_sigma"):
+        if (
+            site.scale is None
+            and not site.name.startswith(("reliability_", "freshness_"))
+            and not site.name.endswith("_sigma")
+        ):
             out[site.name] = draws[site.name]
     if encoded.bias_level is not None:
         out["errors_bias|source"] = _bias_draws(blueprint, encoded, draws, claims)
@@ -98,7 +109,9 @@ def _bias_draws(blueprint: Blueprint, encoded: Encoded, draws: Draws, claims: ND
     return out.reshape(count, -1)
 
 
-def ready(blueprint: Blueprint, encoded: Encoded, problem: Problem, layout: Layout, draws: Draws, claims_size: int) -> tuple[dict[str, Any], dict[str, Any]]:
+def ready(
+    blueprint: Blueprint, encoded: Encoded, problem: Problem, layout: Layout, draws: Draws, claims_size: int
+) -> tuple[dict[str, Any], dict[str, Any]]:
     """Padded arrays of a problem and its parameter draws, claims padded too."""
     data = pad(problem, layout)
     data["claim_ceiling"] = pad_last(data["claim_ceiling"], claims_size, np.inf)
@@ -138,7 +151,8 @@ class Answers:
         self.blueprint, self.encoded, self.draws, self.seed = blueprint, encoded, draws, seed
 
     def cells(self, questions: NDArray[np.int64]) -> tuple[Floats, Floats, Floats]:
-        """Mean probability, its standard deviation over draws, and fresh witnesses, of all cells of the questions in order."""
+        """Mean probability, its standard deviation over draws, and fresh witnesses, of all cells of the questions
+        in order."""
         from nousppl.inference.exact import posterior_cells
 
         parts = []
@@ -146,7 +160,11 @@ class Answers:
         for piece in pieces:
             problem = compile_problem(self.encoded, piece, self.seed)
             layout = problem.layout if len(pieces) == 1 else rounded([problem.layout])
-            size = len(problem.claims) if len(pieces) == 1 else rounded([problem.layout._replace(slots=len(problem.claims))]).slots
+            size = (
+                len(problem.claims)
+                if len(pieces) == 1
+                else rounded([problem.layout._replace(slots=len(problem.claims))]).slots
+            )
             data, parameters = ready(self.blueprint, self.encoded, problem, layout, self.draws, max(size, 1))
             logs, support = posterior_cells(layout, self.blueprint.plan.features, data, parameters, True)
             kept = np.exp(np.asarray(logs[:, : problem.layout.cells], np.float64))
@@ -159,7 +177,9 @@ class Answers:
         return CHUNK // (origin.orders if origin is not None else 1)
 
 
-def one(blueprint: Blueprint, encoded: Encoded, draws: Draws, question: int, seed: int) -> tuple[Problem, dict[str, Any]]:
+def one(
+    blueprint: Blueprint, encoded: Encoded, draws: Draws, question: int, seed: int
+) -> tuple[Problem, dict[str, Any]]:
     """Per-claim likelihoods of one question for every draw, as `path` needs them."""
     from nousppl.inference.exact import block_size, claim_by_claim
 

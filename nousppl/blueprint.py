@@ -131,14 +131,19 @@ def assemble(
     priors = priors_of(model)
     classes = len(domains.classes)
     if not classes and model.errors.bias != "none":
-        raise ModelError(f"Errors(bias={model.errors.bias!r}): give the closed lists of answers, e.g. answers={{'stance': ['T', 'F']}}")
+        raise ModelError(
+            f"Errors(bias={model.errors.bias!r}): give the closed lists of answers, "
+            "e.g. answers={'stance': ['T', 'F']}"
+        )
     sites, fixed, groups = _formula_sites("reliability", reliability, priors["reliability"])
     fresh_fixed: tuple[str, ...] = ()
     fresh_groups: tuple[str, ...] = ()
     if freshness is not None:
         more, fresh_fixed, fresh_groups = _formula_sites("freshness", freshness, priors["freshness"])
         sites += more
-    sites += [Site("origin_" + ("log_strangers" if n == "strangers" else n), p) for n, p in priors.get("origin", {}).items()]
+    sites += [
+        Site("origin_" + ("log_strangers" if n == "strangers" else n), p) for n, p in priors.get("origin", {}).items()
+    ]
     sites += _error_sites(priors.get("errors", {}), classes, bias)
     if "base_rates" in priors and classes:
         sites.append(Site("base_rates", priors["base_rates"]["logit"], classes))
@@ -147,7 +152,9 @@ def assemble(
     if text_grid is None and model.origin is not None and model.origin.text is not None:
         # Until a fit has seen texts, similarities are taken to be spread evenly.
         text_grid = np.linspace(0.0, 1.0, GRID)
-    return Blueprint(reliability, freshness, bias, domains, model.origin, model.errors, model.base_rates, plan, text_grid)
+    return Blueprint(
+        reliability, freshness, bias, domains, model.origin, model.errors, model.base_rates, plan, text_grid
+    )
 
 
 def _encode(part: str, text: str, evidence: Evidence | None) -> Encoding:
@@ -200,15 +207,22 @@ def design_arrays(part: str, design: Design, claims: NDArray[np.int64]) -> dict[
     empty = np.zeros((0, len(claims)))
     return {
         part + " fixed": design.fixed[claims].T,
-        part + " index": np.stack([g.index[claims] for g in design.groups]).astype(np.int32) if design.groups else empty.astype(np.int32),
+        part + " index": np.stack([g.index[claims] for g in design.groups]).astype(np.int32)
+        if design.groups
+        else empty.astype(np.int32),
         part + " value": np.stack([g.value[claims] for g in design.groups]) if design.groups else empty,
     }
 
 
-def centring(plan: Plan, encoded: Encoded, blueprint: Blueprint, claims: NDArray[np.int64]) -> dict[str, NDArray[np.bool_]]:
+def centring(
+    plan: Plan, encoded: Encoded, blueprint: Blueprint, claims: NDArray[np.int64]
+) -> dict[str, NDArray[np.bool_]]:
     """``centred <site>`` masks: levels with many claims are centred."""
     out = {}
-    designs = {"reliability": (encoded.reliability, plan.reliability_groups), "freshness": (encoded.freshness, plan.freshness_groups)}
+    designs = {
+        "reliability": (encoded.reliability, plan.reliability_groups),
+        "freshness": (encoded.freshness, plan.freshness_groups),
+    }
     sizes = {site.name: site.size or 0 for site in plan.sites if site.scale is not None}
     for design, names in designs.values():
         if design is None:

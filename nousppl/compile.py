@@ -1,6 +1,7 @@
 """Second half of compilation: encoded claims of some questions -> an immutable ragged ``Problem``.
 
-No Python loop runs over claims: chains of earlier claims, entries (claim x answer) and listed pairs are laid out by sorting.
+No Python loop runs over claims: chains of earlier claims, entries (claim x answer) and listed pairs are laid out
+by sorting.
 """
 
 from __future__ import annotations
@@ -14,11 +15,23 @@ from numpy.typing import NDArray
 from nousppl.encode import Encoded
 from nousppl.models.layout import Layout
 from nousppl.models.origin import subsets
-from nousppl.ragged import Floats, Ints, group_order, inverse, mix, offsets, place_in_group, ranges, sums_before, uniform
+from nousppl.ragged import (
+    Floats,
+    Ints,
+    group_order,
+    inverse,
+    mix,
+    offsets,
+    place_in_group,
+    ranges,
+    sums_before,
+    uniform,
+)
 from nousppl.text import listed_pairs
 
 TRACKED = 64
-"""Most named answers of a question whose own popularity is subtracted when they are the truth; of the rarer ones it is neglected."""
+"""Most named answers of a question whose own popularity is subtracted when they are the truth; of the rarer ones
+it is neglected."""
 BLOCK = 256
 """Longer sums than this are taken in blocks."""
 
@@ -160,7 +173,9 @@ def _is_open(encoded: Encoded, questions: Ints, local: Ints, time: Floats) -> ND
     return out
 
 
-def _placed_times(time: Floats, claim: Ints, slot_time: Floats, question: Ints, counts: Ints, bits: NDArray[np.uint64]) -> Floats:
+def _placed_times(
+    time: Floats, claim: Ints, slot_time: Floats, question: Ints, counts: Ints, bits: NDArray[np.uint64]
+) -> Floats:
     """Times of the slots; an undated claim stands beside a dated claim of its question drawn at random."""
     missing = np.isnan(slot_time)
     if not missing.any():
@@ -230,7 +245,11 @@ def _cells(data: dict[str, Any], encoded: Encoded, slots: Slots, questions: Ints
     per_instance = np.diff(slots.icell_offset)
     data["icell_instance"] = np.repeat(np.arange(len(per_instance)), per_instance)
     data["icell_cell"] = ranges(local[:-1][slots.question], per_instance)
-    votes = np.bincount(data["icell_cell"][slots.row_icell], weights=data["row_weight"] / slots.orders[slots.question[slots.instance[slots.row_slot]]], minlength=len(index))
+    votes = np.bincount(
+        data["icell_cell"][slots.row_icell],
+        weights=data["row_weight"] / slots.orders[slots.question[slots.instance[slots.row_slot]]],
+        minlength=len(index),
+    )
     votes = (votes + np.where(cells.other[index], 0.0, 0.1)) * np.isfinite(possible)
     total = np.bincount(question, weights=votes, minlength=len(questions))[question]
     data["cell_vote"] = np.where(total > 0.0, votes / np.where(total > 0.0, total, 1.0), 0.0)
@@ -355,7 +374,8 @@ def _blocks(key: Ints) -> tuple[Ints, Ints]:
 def difficulty_nodes(claims: int, smooth: bool = True) -> int:
     """Number of equispaced nodes over ±5 standard deviations for questions of up to ``claims`` claims.
 
-    The integrand narrows like one over the square root of the number of claims; the trapezoid rule is exact to rounding while the step
+    The integrand narrows like one over the square root of the number of claims; the trapezoid rule is exact to
+    rounding while the step
     stays well below that width and the integrand is smooth: a ceiling or the clip of open domains puts kinks into it.
     """
     if claims <= 8 and smooth:

@@ -116,7 +116,8 @@ def _origin(value: Any, place: str) -> Origin | None:
     if not isinstance(value, dict):
         raise ModelError(f"{place} must be a table, or origin = false for no echoes; got {value!r}")
     arguments = _arguments(value, Origin, place)
-    return Origin(**{key: given or None if key == "strong" else given for key, given in arguments.items()})
+    kept: dict[str, Any] = {key: given or None if key == "strong" else given for key, given in arguments.items()}
+    return Origin(**kept)
 
 
 def _answers(value: Any, place: str) -> dict[str, int | list[Any]]:

@@ -1,4 +1,5 @@
-"""One question of an evidence at one draw of the parameters, written out as a ``DenseQuestion``: for the readable programs."""
+"""One question of an evidence at one draw of the parameters, written out as a ``DenseQuestion``: for the readable
+programs."""
 
 from __future__ import annotations
 
@@ -6,9 +7,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import log_softmax
 
-from nousppl.asking import one
+from nousppl.asking import parameter_draws
 from nousppl.blueprint import Blueprint
+from nousppl.compile import Problem, compile_problem
 from nousppl.encode import Encoded
 from nousppl.models.dense import DenseQuestion
 from nousppl.models.program import COPY_ERROR
@@ -26,8 +29,16 @@ class Written(NamedTuple):
     claims: NDArray[np.int64]
     """(n,) claim of the evidence behind each claim, in this order."""
 
+    @property
+    def values(self) -> NDArray[np.int64]:
+        """(n,) answer that each claim names; -1 for a soft claim."""
+        weights = self.question.weights
+        return np.where(weights.max(1) > 1.0 - 1e-9, weights.argmax(1), -1)
 
-def write_out(blueprint: Blueprint, encoded: Encoded, draws: Draws, question: int, draw: int = 0, seed: int = 0) -> list[Written]:
+
+def write_out(
+    blueprint: Blueprint, encoded: Encoded, draws: Draws, question: int, draw: int = 0, seed: int = 0
+) -> list[Written]:
     """Write a question out, once for each order that its likelihood is averaged over.
 
     Args:
@@ -39,14 +50,16 @@ def write_out(blueprint: Blueprint, encoded: Encoded, draws: Draws, question: in
         seed: that keys the orders.
     """
     chosen = {name: value[draw : draw + 1] for name, value in draws.items()}
-    problem, logs = one(blueprint, encoded, chosen, question, seed)
-    theta = {name: np.asarray(value[0], np.float64) for name, value in logs["parameters"].items()}
+    problem = compile_problem(encoded, np.array([question]), seed)
+    theta = {n: np.asarray(v[0]) for n, v in parameter_draws(blueprint, encoded, chosen, problem.claims).items()}
     world = PairWorld(encoded, problem, len(encoded.features), blueprint.text_grid)
-    layout, data, claims = problem.layout, problem.data, len(problem.claims)
+    layout, claims = problem.layout, len(problem.claims)
     counts = np.rint(encoded.cells.count[problem.cells]).astype(int)
     expand = np.repeat(np.arange(layout.cells), counts)
-    mass = np.exp(logs["prior"][0] - np.log(counts))[expand]
-    logit = np.repeat(theta["logit"][:claims, None], len(expand), axis=1) + _bias(blueprint, encoded, problem, theta, expand)
+    mass = _mass(blueprint, problem, theta)[expand] / counts[expand]
+    logit = np.repeat(theta["logit"][:claims, None], len(expand), axis=1) + _bias(
+        blueprint, encoded, problem, theta, expand
+    )
     alpha = np.exp(theta["log_concentration"][:claims]) * world.looks if encoded.origin is not None else world.looks
     weights = _weights(problem, claims, layout.cells)[:, expand]
     # An unnamed answer is never what a claim says.
@@ -54,7 +67,9 @@ def write_out(blueprint: Blueprint, encoded: Encoded, draws: Draws, question: in
     out = []
     for order in range(layout.instances):
         zero = np.zeros((claims, claims))
-        base, strong, ratio, place = world.weights(theta, order) if encoded.origin is not None else (zero, zero, zero + 1.0, world.place(order))
+        base, strong, ratio, place = (
+            world.weights(theta, order) if encoded.origin is not None else (zero, zero, zero + 1.0, world.place(order))
+        )
         by = np.argsort(place)
         pairs = np.ix_(by, by)
         dense = DenseQuestion(
@@ -75,6 +90,21 @@ def write_out(blueprint: Blueprint, encoded: Encoded, draws: Draws, question: in
     return out
 
 
+def _mass(blueprint: Blueprint, problem: Problem, theta: dict[str, Any]) -> NDArray[np.float64]:
+    """(cells,) prior probability of each cell."""
+    data = problem.data
+    log_mass = np.array(data["cell_log_mass"])
+    if "base_rates" in theta:
+        names = [attribute for attribute, _ in blueprint.domains.classes]
+        log_rates = np.empty(len(names))
+        for attribute in blueprint.domains.closed:
+            mine = np.array([name == attribute for name in names])
+            log_rates[mine] = log_softmax(theta["base_rates"][mine])
+        klass = data["cell_class"]
+        log_mass = np.where(klass >= 0, log_rates[np.maximum(klass, 0)], log_mass)
+    return np.exp(log_mass + data["cell_log_possible"])
+
+
 def _labels(encoded: Encoded, cells: NDArray[np.int64], counts: NDArray[np.int64]) -> tuple[Any, ...]:
     labels: list[Any] = []
     for cell, count in zip(cells, counts, strict=True):
@@ -82,7 +112,7 @@ def _labels(encoded: Encoded, cells: NDArray[np.int64], counts: NDArray[np.int64
     return tuple(labels)
 
 
-def _weights(problem: Any, claims: int, cells: int) -> NDArray[np.float64]:
+def _weights(problem: Problem, claims: int, cells: int) -> NDArray[np.float64]:
     out = np.zeros((claims, cells))
     data = problem.data
     first = data["slot_instance"][data["row_slot"]] == 0
@@ -90,7 +120,9 @@ def _weights(problem: Any, claims: int, cells: int) -> NDArray[np.float64]:
     return out
 
 
-def _bias(blueprint: Blueprint, encoded: Encoded, problem: Any, theta: dict[str, Any], expand: NDArray[np.int64]) -> NDArray[np.float64]:
+def _bias(
+    blueprint: Blueprint, encoded: Encoded, problem: Problem, theta: dict[str, Any], expand: NDArray[np.int64]
+) -> NDArray[np.float64]:
     claims, classes = len(problem.claims), len(blueprint.domains.classes)
     if "errors_bias" not in theta:
         return np.zeros((claims, len(expand)))

@@ -13,8 +13,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from nousppl.errors import ModelError
 from nousppl.coded import Coded
+from nousppl.errors import ModelError
 from nousppl.evidence import Evidence
 from nousppl.models.hierarchy import Design, Encoding
 from nousppl.models.specification import Errors, Origin
@@ -57,7 +57,9 @@ class Domains:
                 raise ModelError(f"answers[{attribute!r}] = {given!r}: give K (a whole number) or the list of answers")
             values = tuple(given)
             if len(set(values)) < len(values) or len(values) < 2:
-                raise ModelError(f"answers[{attribute!r}] = {list(values)!r}: a closed list needs 2 or more different answers")
+                raise ModelError(
+                    f"answers[{attribute!r}] = {list(values)!r}: a closed list needs 2 or more different answers"
+                )
             closed[attribute] = values
         declared = frozenset(size)
         named = {} if evidence is None else _named_sizes(evidence.coded)
@@ -89,7 +91,8 @@ def _named_sizes(coded: Coded) -> dict[Any, int]:
 
 @dataclass(frozen=True)
 class Cells:
-    """Answers of all questions, questions end to end: named ones in sorted order and then "other", or the closed list."""
+    """Answers of all questions, questions end to end: named ones in sorted order and then "other", or the closed
+    list."""
 
     offset: Ints
     """(Q + 1,)"""
@@ -180,7 +183,8 @@ def encode_claims(
 def _feature_codes(frame: pd.DataFrame, column: str) -> Ints:
     if column not in frame:
         raise ModelError(
-            f"Origin(strong=...): same_{column} needs column {column!r} in claims or sources; there are {list(frame.columns)}"
+            f"Origin(strong=...): same_{column} needs column {column!r} in claims or sources; "
+            f"there are {list(frame.columns)}"
         )
     codes = pd.factorize(frame[column])[0].astype(np.int64)
     if (codes < 0).any():
@@ -259,8 +263,8 @@ def _place_closed(
         bad = mine[np.flatnonzero(place < 0)]
         row = coded.questions.iloc[question[bad[0]]]
         raise ModelError(
-            f"answers: {len(bad)} answers of attribute {coded.attributes[attribute]!r} are outside its closed list, first "
-            f"{values[bad[0]]!r} (entity {row['entity']!r}); allowed are {list(answers)}"
+            f"answers: {len(bad)} answers of attribute {coded.attributes[attribute]!r} are outside its closed list, "
+            f"first {values[bad[0]]!r} (entity {row['entity']!r}); allowed are {list(answers)}"
         )
     of_answer[mine] = offset[question[mine]] + place
     starts = offset[:-1][coded.question_attribute == attribute]
@@ -293,8 +297,8 @@ def _settled_cells(coded: Coded, cells: Cells) -> tuple[Ints, Ints]:
         i = int(np.flatnonzero(clash)[0])
         row = coded.questions.iloc[question[i]]
         raise ModelError(
-            f"settled: entity {row['entity']!r}, attribute {row['attribute']!r} is settled as {cells.value[cell[i]]!r} and as "
-            f"{cells.value[out[question[i]]]!r} at different times; a truth that changes is not in this model"
+            f"settled: entity {row['entity']!r}, attribute {row['attribute']!r} is settled as {cells.value[cell[i]]!r} "
+            f"and as {cells.value[out[question[i]]]!r} at different times; a truth that changes is not in this model"
         )
     rejected = np.unique(cell[coded.settled_rejected])
     _refuse_all_rejected(coded, cells, out, rejected)
@@ -308,8 +312,8 @@ def _refuse_all_rejected(coded: Coded, cells: Cells, settled: Ints, rejected: In
     if len(full):
         row = coded.questions.iloc[full[0]]
         raise ModelError(
-            f"settled: all {gone[full[0]]} answers of entity {row['entity']!r}, attribute {row['attribute']!r} are rejected; "
-            "in a closed list one must remain"
+            f"settled: all {gone[full[0]]} answers of entity {row['entity']!r}, attribute {row['attribute']!r} are "
+            "rejected; in a closed list one must remain"
         )
     both = rejected[np.isin(rejected, settled)]
     if len(both):

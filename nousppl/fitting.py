@@ -35,7 +35,8 @@ def learned_questions(encoded: Encoded, learn_from: str) -> NDArray[np.int64]:
 
 
 def split(questions: NDArray[np.int64], encoded: Encoded, batch_claims: int, seed: int) -> list[NDArray[np.int64]]:
-    """All questions at once, or random batches of about equally many claims where there are more than ``batch_claims``."""
+    """All questions at once, or random batches of about equally many claims where there are more than
+    ``batch_claims``."""
     claims = np.diff(encoded.claim_offset)[questions]
     total = int(claims.sum())
     if total <= batch_claims:
@@ -47,7 +48,9 @@ def split(questions: NDArray[np.int64], encoded: Encoded, batch_claims: int, see
     return [np.sort(shuffled[batch == b]) for b in range(count)]
 
 
-def shared_arrays(blueprint: Blueprint, encoded: Encoded, problem: Problem, claims: NDArray[np.int64]) -> dict[str, Any]:
+def shared_arrays(
+    blueprint: Blueprint, encoded: Encoded, problem: Problem, claims: NDArray[np.int64]
+) -> dict[str, Any]:
     """Arrays that do not belong to particular questions."""
     out: dict[str, Any] = dict(centring(blueprint.plan, encoded, blueprint, claims))
     classes = blueprint.domains.classes
@@ -62,7 +65,9 @@ def shared_arrays(blueprint: Blueprint, encoded: Encoded, problem: Problem, clai
     return out
 
 
-def batched(blueprint: Blueprint, encoded: Encoded, problems: list[Problem]) -> tuple[Any, dict[str, Any], dict[str, Any]]:
+def batched(
+    blueprint: Blueprint, encoded: Encoded, problems: list[Problem]
+) -> tuple[Any, dict[str, Any], dict[str, Any]]:
     """Layout, shared arrays and stacked arrays of the batches of a fit."""
     everything = np.concatenate([p.claims for p in problems])
     widest = max(problems, key=lambda p: p.layout.nodes)
@@ -100,7 +105,9 @@ def with_text_grid(blueprint: Blueprint, problems: list[Problem]) -> Blueprint:
     return replace(blueprint, text_grid=grid_of(np.concatenate([p.data["pair_similarity"] for p in problems])))
 
 
-def fit(blueprint: Blueprint, encoded: Encoded, method: SVI | NUTS, learn_from: str, seed: int, progress: Any) -> tuple[Blueprint, Fit, int]:
+def fit(
+    blueprint: Blueprint, encoded: Encoded, method: SVI | NUTS, learn_from: str, seed: int, progress: Any
+) -> tuple[Blueprint, Fit, int]:
     """Fit the parameters.
 
     Returns:
@@ -125,7 +132,9 @@ def fit(blueprint: Blueprint, encoded: Encoded, method: SVI | NUTS, learn_from: 
     return blueprint, svi.fit(blueprint.plan, layout, (shared, stacked), method, seed, from_vote, progress), settled
 
 
-def natural_effects(blueprint: Blueprint, encoded: Encoded, draws: dict[str, NDArray[Any]], learn_from: str) -> dict[str, NDArray[np.float64]]:
+def natural_effects(
+    blueprint: Blueprint, encoded: Encoded, draws: dict[str, NDArray[Any]], learn_from: str
+) -> dict[str, NDArray[np.float64]]:
     """Draws with raw group effects turned into effects."""
     questions = learned_questions(encoded, learn_from)
     offset = encoded.claim_offset

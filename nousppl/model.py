@@ -18,6 +18,9 @@ from nousppl.models.priors import Prior
 from nousppl.models.specification import Errors, Origin
 
 if TYPE_CHECKING:
+    import pandas as pd
+
+    from nousppl.generate import Truth
     from nousppl.trust import Trust
 
 Draws = dict[str, NDArray[np.float64]]
@@ -30,11 +33,13 @@ class TrustModel:
 
     Args:
         reliability: formula of logit P(right | fresh) over columns of claims and sources.
-        freshness: formula of the log concentration of looking for oneself; its intercept is 0 unless it is given a prior.
+        freshness: formula of the log concentration of looking for oneself; its intercept is 0 unless it is given a
+            prior.
         origin: how claims repeat earlier ones; None for no echoes.
         errors: how fresh claims go wrong.
         base_rates: "uniform" or "learned" (closed lists of answers).
-        answers: attribute -> K, the number of plausible answers of an open domain, or the closed list of answers. For other attributes
+        answers: attribute -> K, the number of plausible answers of an open domain, or the closed list of answers.
+            For other attributes
             K is one more than the number of different values named.
         priors: part -> name -> scalar numpyro distribution, in place of the default; `priors` shows all.
         order_seed: keys the random orders that are averaged where the order of claims is not known.
@@ -67,7 +72,8 @@ class TrustModel:
         priors_of(self)
 
     def priors(self) -> dict[str, dict[str, Prior]]:
-        """The prior of every parameter, by part and name; standard deviations of group effects under the group's name."""
+        """The prior of every parameter, by part and name; standard deviations of group effects under the group's
+        name."""
         return priors_of(self)
 
     def fit(
@@ -84,7 +90,8 @@ class TrustModel:
             evidence: claims, and settled facts if there are any.
             method: "svi", "nuts", or `nousppl.SVI` / `nousppl.NUTS` with options.
             seed: of everything random in the fit.
-            learn_from: "settled" (only questions whose truth is settled), or "all" (the others too, their truths summed out); default
+            learn_from: "settled" (only questions whose truth is settled), or "all" (the others too, their truths
+                summed out); default
                 "settled" where at least 30 truths are settled. Facts are assumed to be settled at random.
             progress: True shows the progress with the loss; or a function of (steps taken, loss).
 
@@ -126,6 +133,22 @@ class TrustModel:
         record = {"method": "prior", "seed": seed, "learn_from": "nothing", "settled": 0, "questions": 0, "claims": 0}
         record |= {"converged": True, "advice": "draws of the priors, nothing was learned"}
         return Trust(self, blueprint, prior_draws(blueprint, seed, draws), {}, summaries.no_sources(), record)
+
+    def simulate(
+        self, design: pd.DataFrame, seed: int, parameters: Mapping[str, Any] | None = None
+    ) -> tuple[Truth, Evidence]:
+        """Draw parameters (or take those given), truths, origins and values for a table of claims without values.
+
+        See `nousppl.generate.simulate`.
+        """
+        from nousppl.generate import simulate
+
+        return simulate(self, design, seed, parameters)
+
+    def prior_predictive(self, evidence: Evidence, seed: int) -> tuple[Truth, Evidence]:
+        """One draw of the values of an evidence's claims from the prior: same questions, sources and times, other
+        values."""
+        return self.simulate(evidence.claims.drop(columns="value"), seed)
 
     def __repr__(self) -> str:
         parts = ("reliability", "freshness", "origin", "errors", "base_rates", "answers")

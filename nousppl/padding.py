@@ -11,22 +11,55 @@ from nousppl.compile import Problem
 from nousppl.models.layout import Layout
 
 SIZES = (
-    "questions", "instances", "slots", "rows", "cells", "icells", "entries", "terms", "pairs", "slot_blocks", "entry_blocks"
-)  # fmt: skip
+    "questions",
+    "instances",
+    "slots",
+    "rows",
+    "cells",
+    "icells",
+    "entries",
+    "terms",
+    "pairs",
+    "slot_blocks",
+    "entry_blocks",
+)
 """Fields of `Layout` that count something."""
 
 _DIMENSION = {
-    "chain": "rows", "same_count": "rows", "strong_row": "rows", "strong_slot": "slots", "block_instance": "slot_blocks",
-    "block_icell": "entry_blocks", "row": "rows", "slot": "slots", "entry": "entries", "term": "terms", "pair": "pairs",
-    "cell": "cells", "icell": "icells", "question": "questions",
-}  # fmt: skip
+    "chain": "rows",
+    "same_count": "rows",
+    "strong_row": "rows",
+    "strong_slot": "slots",
+    "block_instance": "slot_blocks",
+    "block_icell": "entry_blocks",
+    "row": "rows",
+    "slot": "slots",
+    "entry": "entries",
+    "term": "terms",
+    "pair": "pairs",
+    "cell": "cells",
+    "icell": "icells",
+    "question": "questions",
+}
 """Name of an array, or its first word -> the size of its last axis."""
 
 _TARGET = {
-    "slot_instance": "instances", "row_slot": "slots", "row_icell": "icells", "entry_slot": "slots", "entry_icell": "icells",
-    "term_entry": "entries", "term_row": "rows", "pair_row": "rows", "icell_cell": "cells", "cell_question": "questions",
-    "term_slot": "slots", "slot_block": "slot_blocks", "entry_block": "entry_blocks", "block_instance": "instances", "block_icell": "icells",
-}  # fmt: skip
+    "slot_instance": "instances",
+    "row_slot": "slots",
+    "row_icell": "icells",
+    "entry_slot": "slots",
+    "entry_icell": "icells",
+    "term_entry": "entries",
+    "term_row": "rows",
+    "pair_row": "rows",
+    "icell_cell": "cells",
+    "cell_question": "questions",
+    "term_slot": "slots",
+    "slot_block": "slot_blocks",
+    "entry_block": "entry_blocks",
+    "block_instance": "instances",
+    "block_icell": "icells",
+}
 """Index arrays that things are summed by -> the size that marks an element as padding."""
 
 _FILL = {"slot_size": 2.0, "slot_looks": 1.0, "row_uniform": 1.0, "term_uniform": 1.0}
@@ -51,7 +84,7 @@ def ladder(layout: Layout) -> Layout:
         }
         rounds = step.bit_length() - 1
         if all(getattr(layout, name) <= size for name, size in sizes.items()) and layout.rounds <= rounds:
-            return layout._replace(**sizes, rounds=rounds, orders=True)
+            return layout._replace(**sizes, rounds=rounds, orders=True)  # type: ignore[arg-type]
         step *= 4
 
 
@@ -64,7 +97,7 @@ def rounded(layouts: list[Layout]) -> Layout:
         largest["rows"] = largest["slots"] = max(largest["rows"], largest["slots"])
         largest["terms"] = largest["entries"] = max(largest["terms"], largest["entries"])
     return first._replace(
-        **largest,
+        **largest,  # type: ignore[arg-type]
         soft=soft,
         rounds=max(layout.rounds for layout in layouts),
         nodes=max(layout.nodes for layout in layouts),
@@ -109,7 +142,9 @@ def _padded(name: str, array: NDArray[Any], dimension: str, old: Layout, new: La
     if array.shape[-1] == size and getattr(old, dimension) == size:
         return array
     if name in ("chain_order", "chain_inverse"):
-        own = np.broadcast_to(np.arange(array.shape[-1], size, dtype=array.dtype), (*array.shape[:-1], size - array.shape[-1]))
+        own = np.broadcast_to(
+            np.arange(array.shape[-1], size, dtype=array.dtype), (*array.shape[:-1], size - array.shape[-1])
+        )
         return np.concatenate([array, own], axis=-1)
     fill = getattr(new, _TARGET[name]) if name in _TARGET else _FILL.get(name, 0.0)
     return pad_last(array, size, fill)

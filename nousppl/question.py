@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from html import escape
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
@@ -12,6 +14,7 @@ from nousppl.tables import shorten
 
 if TYPE_CHECKING:
     from nousppl.evidence import Evidence
+    from nousppl.trust import Trust
 
 SHOWN_CLAIMS = 12
 
@@ -50,6 +53,17 @@ class Question:
     def settled(self) -> pd.DataFrame:
         """Rows of `evidence.settled` about it, by time."""
         return self.evidence.settled_of(self.index)
+
+    def program(self, trust: Trust | None = None) -> Callable[[], None]:
+        """The readable probabilistic program for exactly this question, a numpyro model without arguments.
+
+        Args:
+            trust: whose posterior mean the parameters are; default the default trust. See `nousppl.Trust.program`.
+        """
+        if trust is None:
+            # The one call upwards: a question is asked of a trust, and this is the trust of someone who has none.
+            trust = import_module("nousppl.trust").default_trust()
+        return trust.program(self)
 
     def __len__(self) -> int:
         """Number of claims."""

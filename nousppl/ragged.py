@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -56,7 +58,7 @@ def sums_before(values: NDArray[np.float64], place: Ints) -> NDArray[np.float64]
 
 def mix(*parts: NDArray[np.uint64] | int) -> NDArray[np.uint64]:
     """A 64-bit hash of several arrays or integers (splitmix64 finaliser, Steele et al. 2014), element by element."""
-    state = np.uint64(0x9E3779B97F4A7C15)
+    state: Any = np.uint64(0x9E3779B97F4A7C15)
     with np.errstate(over="ignore"):
         for part in parts:
             value = np.uint64(part & 0xFFFFFFFFFFFFFFFF) if isinstance(part, int) else part

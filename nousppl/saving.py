@@ -31,7 +31,8 @@ MARK = "nousppl_trust"
 
 
 def datasets(trust: Trust) -> dict[str, xr.Dataset]:
-    """Group -> dataset with named dimensions, as arviz expects them: posterior, sample_stats and constant_data (the table of sources)."""
+    """Group -> dataset with named dimensions, as arviz expects them: posterior, sample_stats and constant_data
+    (the table of sources)."""
     posterior = xr.Dataset(coords=_coordinates(trust))
     for name, value in trust.posterior_draws.items():
         dims = ("chain", "draw", *_dimension(trust.blueprint, name)[: value.ndim - 2])
@@ -53,7 +54,7 @@ def to_arviz(trust: Trust) -> Any:
 
     groups = datasets(trust)
     if hasattr(arviz, "InferenceData"):
-        return arviz.InferenceData(**groups)
+        return arviz.InferenceData(**groups)  # type: ignore[arg-type]
     return xr.DataTree.from_dict({f"/{name}": data for name, data in groups.items()})
 
 
@@ -99,7 +100,9 @@ def save(trust: Trust, path: Path) -> None:
     Raises:
         FileError: the file cannot be written.
     """
-    root = xr.Dataset(attrs={MARK: FORMAT, "nousppl_version": version("nousppl"), "nousppl": json.dumps(_description(trust))})
+    root = xr.Dataset(
+        attrs={MARK: FORMAT, "nousppl_version": version("nousppl"), "nousppl": json.dumps(_description(trust))}
+    )
     tree = xr.DataTree.from_dict({"/": root} | {f"/{name}": data for name, data in datasets(trust).items()})
     try:
         handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".part")
@@ -132,13 +135,16 @@ def load(path: Path) -> Trust:
         with xr.open_datatree(path, engine="h5netcdf") as opened:
             tree = opened.load()
     except Exception as error:  # h5py and xarray raise many kinds for damaged bytes
-        raise FileError(f"{path}: not a readable netCDF file (truncated, damaged or of another kind): {error}") from error
+        raise FileError(
+            f"{path}: not a readable netCDF file (truncated, damaged or of another kind): {error}"
+        ) from error
     if MARK not in tree.attrs:
         raise FileError(f"{path}: a netCDF file, but not one that nousppl saved; use Trust.save")
     found = int(tree.attrs[MARK])
     if found > FORMAT:
         raise FileError(
-            f"{path}: written by nousppl {tree.attrs.get('nousppl_version')} in format {found}; this version reads up to {FORMAT}; upgrade nousppl"
+            f"{path}: written by nousppl {tree.attrs.get('nousppl_version')} in format {found}; "
+            f"this version reads up to {FORMAT}; upgrade nousppl"
         )
     try:
         return _restore(tree)
@@ -205,7 +211,7 @@ def _model(saved: dict[str, Any]) -> TrustModel:
         origin=None if saved["origin"] is None else Origin(**saved["origin"]),
         errors=Errors(**saved["errors"]),
         base_rates=saved["base_rates"],
-        answers={a: v for a, v in saved["answers"]},
+        answers=dict(saved["answers"]),
         priors=priors,
         order_seed=saved["order_seed"],
     )

@@ -18,7 +18,16 @@ from nousppl.encode import Encoded
 
 Draws = Mapping[str, NDArray[np.float64]]
 QUANTILES = (0.05, 0.95)
-COLUMNS = ["reliability", "reliability_lower", "reliability_upper", "freshness", "freshness_lower", "freshness_upper", "claims", "settled"]
+COLUMNS = [
+    "reliability",
+    "reliability_lower",
+    "reliability_upper",
+    "freshness",
+    "freshness_lower",
+    "freshness_upper",
+    "claims",
+    "settled",
+]
 FEW = 200_000
 """Different claims above which the table of sources is made from a sample of them."""
 
@@ -38,13 +47,23 @@ def sources(blueprint: Blueprint, encoded: Encoded, draws: Draws) -> pd.DataFram
     table = pd.DataFrame(index=pd.Index(coded.sources, name="source"))
 
     def put(name: str, by_claim: NDArray[Any]) -> None:
-        by_source = np.stack([np.bincount(source, weights=weight * row, minlength=len(total)) for row in by_claim]) / total
+        by_source = (
+            np.stack([np.bincount(source, weights=weight * row, minlength=len(total)) for row in by_claim]) / total
+        )
         table[name] = by_source.mean(0)
         table[f"{name}_lower"], table[f"{name}_upper"] = np.quantile(by_source, QUANTILES, axis=0)
 
-    put("reliability", expit(linear_draws("reliability", encoded.reliability, plan.reliability, plan.reliability_groups, flat, claims)))
+    put(
+        "reliability",
+        expit(
+            linear_draws("reliability", encoded.reliability, plan.reliability, plan.reliability_groups, flat, claims)
+        ),
+    )
     if encoded.freshness is not None:
-        put("freshness", linear_draws("freshness", encoded.freshness, plan.freshness, plan.freshness_groups, flat, claims))
+        put(
+            "freshness",
+            linear_draws("freshness", encoded.freshness, plan.freshness, plan.freshness_groups, flat, claims),
+        )
     else:
         table[["freshness", "freshness_lower", "freshness_upper"]] = np.inf
     table["claims"] = np.bincount(coded.claim_source, minlength=len(total))
@@ -74,18 +93,30 @@ def _kinds_of_claim(encoded: Encoded) -> tuple[NDArray[np.int64], NDArray[np.flo
 
 def groups(blueprint: Blueprint, flat: Draws) -> pd.DataFrame:
     """Long table of group effects: part, term, level ("sd" for the standard deviation), mean, sd, lower, upper."""
-    rows = []
+    rows: list[tuple[str, str, list[str], NDArray[np.float64]]] = []
     encodings = {"reliability": blueprint.reliability, "freshness": blueprint.freshness}
     for part, encoding in encodings.items():
         for term, levels in encoding.levels.items() if encoding is not None else ():
             name = f"{part}_{term}"
-            rows.append((part, term, "sd", flat[name + "_sigma"][:, None]))
+            rows.append((part, term, ["sd"], flat[name + "_sigma"][:, None]))
             if name in flat:
-                rows.append((part, term, levels, flat[name]))
+                rows.append((part, term, list(levels), flat[name]))
     frames = []
-    for part, term, levels, values in rows:
+    for part, term, names, values in rows:
         lower, upper = np.quantile(values, QUANTILES, axis=0)
-        frames.append(pd.DataFrame({"part": part, "term": term, "level": [levels] if levels == "sd" else list(levels), "mean": values.mean(0), "sd": values.std(0), "lower": lower, "upper": upper}))
+        frames.append(
+            pd.DataFrame(
+                {
+                    "part": part,
+                    "term": term,
+                    "level": names,
+                    "mean": values.mean(0),
+                    "sd": values.std(0),
+                    "lower": lower,
+                    "upper": upper,
+                }
+            )
+        )
     if not frames:
         return pd.DataFrame(columns=["part", "term", "level", "mean", "sd", "lower", "upper"])
     return pd.concat(frames, ignore_index=True)
@@ -106,7 +137,8 @@ def status(record: Mapping[str, Any], blueprint: Blueprint, flat: Draws) -> str:
 
 
 def echo_contraction(blueprint: Blueprint, flat: Draws) -> float | None:
-    """1 minus the ratio of posterior to prior standard deviation of the log weight of strangers; None without origins."""
+    """1 minus the ratio of posterior to prior standard deviation of the log weight of strangers; None without
+    origins."""
     for site in blueprint.plan.sites:
         if site.name == "origin_log_strangers":
             prior = site.prior.parameters.get("scale")

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,12 +18,13 @@ from nousppl.asking import Answers, one
 from nousppl.belief import Belief
 from nousppl.beliefs import Beliefs
 from nousppl.blueprint import Blueprint
+from nousppl.densify import write_out
 from nousppl.encode import Encoded
 from nousppl.errors import QuestionError
 from nousppl.evidence import Evidence
 from nousppl.model import TrustModel
+from nousppl.models import reference
 from nousppl.question import Question
-from nousppl.ragged import ranges
 from nousppl.unfold import Unfolded, origins
 
 if TYPE_CHECKING:
@@ -71,11 +72,24 @@ class Trust:
         encoded = self.encoded(question.evidence)
         return unfold(self, encoded, question)
 
+    def program(self, question: Question) -> Callable[[], None]:
+        """The readable probabilistic program of one question at the posterior mean of the parameters: a numpyro
+        model without arguments,
+        with sites ``truth``, ``origin_j`` and ``claim_j``, that ``numpyro.render_model`` can draw.
+
+        Where the order of claims is not known it is written out in the first of the orders that are averaged.
+        """
+        mean = {name: value.mean(0, keepdims=True) for name, value in self._flat.items()}
+        encoded = self.encoded(question.evidence)
+        written = write_out(self.blueprint, encoded, mean, question.index, seed=self.model.order_seed)[0]
+        return partial(reference.program, written.question, written.values)
+
     def posteriors(self, evidence: Evidence, known_by: Any = None, draws: int | None = None) -> Beliefs:
         """The beliefs about all questions of an evidence, in one batched call.
 
         Args:
-            evidence: claims, and settled facts if they are to be used: a question whose truth is settled there has probability 1 on it.
+            evidence: claims, and settled facts if they are to be used: a question whose truth is settled there has
+                probability 1 on it.
             known_by: use only claims and settled facts that were known by this time.
             draws: number of draws of the parameters to average over; default all, at most 200.
         """
@@ -126,13 +140,15 @@ class Trust:
 
     @property
     def sources(self) -> pd.DataFrame:
-        """One row a source: reliability and freshness (mean over its claims, with 90 % interval), number of claims and of settled facts
+        """One row a source: reliability and freshness (mean over its claims, with 90 % interval), number of claims
+        and of settled facts
         it was seen on. Reliability is P(right | fresh); freshness the log concentration of looking for itself."""
         return self.table
 
     @cached_property
     def groups(self) -> pd.DataFrame:
-        """Every group effect and standard deviation: part, term, level, mean, sd and 90 % interval on the logit or log scale."""
+        """Every group effect and standard deviation: part, term, level, mean, sd and 90 % interval on the logit or
+        log scale."""
         return summaries.groups(self.blueprint, self._flat)
 
     @cached_property
@@ -195,7 +211,9 @@ def _status(encoded: Encoded, start: int, j: int) -> str:
     return "own note" if coded.claim_derived[start + j] else ""
 
 
-def with_lineage(encoded: Encoded, start: int, used: NDArray[np.bool_], among: NDArray[np.float64]) -> NDArray[np.float64]:
+def with_lineage(
+    encoded: Encoded, start: int, used: NDArray[np.bool_], among: NDArray[np.float64]
+) -> NDArray[np.float64]:
     """Origins among all claims of a question, those whose origin is given included."""
     n = len(used)
     out = np.zeros((n, n + 1))
@@ -226,4 +244,4 @@ def load(path: str | PathLike[str]) -> Trust:
     return saving.load(Path(path))
 
 
-__all__ = ["Trust", "TrustModel", "default_trust", "load", "posterior", "ranges"]
+__all__ = ["Trust", "TrustModel", "default_trust", "load", "posterior"]

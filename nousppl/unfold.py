@@ -25,7 +25,8 @@ class Unfolded:
     """Per-claim likelihoods of one question under every draw.
 
     Attributes:
-        claim_log: (draws, nodes, orders, claims, cells) log likelihood of each claim, claims in event order; with no difficulty there
+        claim_log: (draws, nodes, orders, claims, cells) log likelihood of each claim, claims in event order; with
+            no difficulty there
             is one node.
         prior: (draws, cells) log prior mass.
     """
@@ -36,7 +37,8 @@ class Unfolded:
         cells, orders = layout.cells, layout.instances
         by_cell = np.repeat(slot[..., None], cells, axis=-1)
         icell = data["entry_icell"]
-        np.add.at(by_cell, (slice(None), slice(None), data["entry_slot"], icell - data["icell_instance"][icell] * cells), entry)
+        where = (slice(None), slice(None), data["entry_slot"], icell - data["icell_instance"][icell] * cells)
+        np.add.at(by_cell, where, entry)  # type: ignore[arg-type]
         claims = len(problem.claims)
         back = np.lexsort((problem.slot_claim, data["slot_instance"]))
         self.claim_log = by_cell[:, :, back].reshape(*slot.shape[:2], orders, claims, cells)
@@ -47,8 +49,10 @@ class Unfolded:
         """Beliefs after each claim.
 
         Returns:
-            samples (draws, cells) of the final belief; path (claims + 1, cells), the belief averaged over draws before any claim and after
-            each; log_odds (claims + 1, cells) of the path, taken in logs so that they stay finite where the path rounds to 1.
+            samples (draws, cells) of the final belief; path (claims + 1, cells), the belief averaged over draws
+            before any claim and after
+            each; log_odds (claims + 1, cells) of the path, taken in logs so that they stay finite where the path
+            rounds to 1.
         """
         draws, _, orders, claims, cells = self.claim_log.shape
         total = np.zeros((draws, claims + 1, cells))
@@ -86,8 +90,16 @@ def log_rest(log_p: Floats) -> Floats:
     return out
 
 
-def origins(encoded: Encoded, problem: Problem, unfolded: Unfolded, parameters: dict[str, Any], features: int, grid: Floats | None) -> Floats:
-    """(claims, claims + 1) probability that each claim is fresh (column 0) or repeats claim k (column 1 + k), averaged over the
+def origins(
+    encoded: Encoded,
+    problem: Problem,
+    unfolded: Unfolded,
+    parameters: dict[str, Any],
+    features: int,
+    grid: Floats | None,
+) -> Floats:
+    """(claims, claims + 1) probability that each claim is fresh (column 0) or repeats claim k (column 1 + k),
+    averaged over the
     truth, the orders and the draws.
 
     Raises:
@@ -140,7 +152,11 @@ class PairWorld:
         self.similarity = np.full((problem.layout.instances, claims, claims), np.nan)
         if "pair_row" in data:
             later = data["row_slot"][data["pair_row"]]
-            where = (data["slot_instance"][later], problem.slot_claim[later], problem.slot_claim[data["pair_origin_slot"]])
+            where = (
+                data["slot_instance"][later],
+                problem.slot_claim[later],
+                problem.slot_claim[data["pair_origin_slot"]],
+            )
             self.similarity[where] = data["pair_similarity"]
 
     def _slot_times(self, problem: Problem) -> Floats:
@@ -157,7 +173,8 @@ class PairWorld:
         return out
 
     def weights(self, theta: dict[str, Any], order: int) -> tuple[Floats, Floats, Floats, Ints]:
-        """Base and strong weights (claims, claims) of earlier claims, text ratios, and the place of each claim in this order."""
+        """Base and strong weights (claims, claims) of earlier claims, text ratios, and the place of each claim in
+        this order."""
         slots, place = self.slots[order], self.place(order)
         time = np.empty(self.claims)
         time[self.slot_claim[slots]] = self.time[slots]
@@ -183,7 +200,7 @@ class PairWorld:
 
     def repeats(self, theta: dict[str, Any], order: int) -> Floats:
         """(claims, claims) joint chance that j repeats k and comes out as it did."""
-        base, strong, ratio, place = self.weights(theta, order)
+        base, strong, ratio, _ = self.weights(theta, order)
         alpha = np.exp(theta["log_concentration"][: self.claims].astype(np.float64)) * self.looks
         matched = ((base + strong) * self.match).sum(1)
         with np.errstate(invalid="ignore", divide="ignore"):
@@ -191,5 +208,7 @@ class PairWorld:
         weight = base * original[None, :] + strong
         total = alpha + weight.sum(1)
         spoken = 1.0 - self.silence[:, None]
-        chance = weight * (spoken * (ratio * (1.0 - COPY_ERROR) * self.match + COPY_ERROR / self.size) + (1.0 - spoken) / self.size)
+        chance = weight * (
+            spoken * (ratio * (1.0 - COPY_ERROR) * self.match + COPY_ERROR / self.size) + (1.0 - spoken) / self.size
+        )
         return np.where(total[:, None] > 0.0, chance / np.maximum(total, 1e-300)[:, None], 0.0)

@@ -31,12 +31,20 @@ def random_case(seed: int, **features: bool) -> tuple[nous.Evidence, nous.TrustM
     if on["origin"]:
         strong = ["same_source", "same_channel", "same_source + same_channel", None][rng.integers(4)]
         origin = nous.Origin(
-            strong=strong, lag=on["lag"], text="text" if on["text"] else None, order="unknown" if rng.random() < 0.2 else "time", orders=3
+            strong=strong,
+            lag=on["lag"],
+            text="text" if on["text"] else None,
+            order="unknown" if rng.random() < 0.2 else "time",
+            orders=3,
         )
     bias = ["class", "source"][rng.integers(2)] if on["bias"] else "none"
     errors = nous.Errors(popularity=on["popularity"], difficulty=on["difficulty"], bias=bias)
     model = nous.TrustModel(
-        origin=origin, errors=errors, answers=answers, base_rates="learned" if rng.random() < 0.3 else "uniform", order_seed=seed
+        origin=origin,
+        errors=errors,
+        answers=answers,
+        base_rates="learned" if rng.random() < 0.3 else "uniform",
+        order_seed=seed,
     )
     return nous.Evidence(claims, settled=settled), model
 

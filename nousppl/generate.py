@@ -1,0 +1,95 @@
+"""Claims drawn from a model: for prior predictive checks and for calibration by simulation."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from nousppl.blueprint import Blueprint, draw_up
+from nousppl.densify import write_out
+from nousppl.errors import ModelError
+from nousppl.evidence import Evidence
+from nousppl.model import TrustModel, prior_draws
+from nousppl.simulate import simulate_question
+
+
+class Truth(NamedTuple):
+    """What a simulation knows."""
+
+    settled: pd.DataFrame
+    """One row a question: entity, attribute, value."""
+    origins: pd.Series
+    """Claim id -> id of the claim that it repeats; missing where it is fresh."""
+    parameters: dict[str, NDArray[np.float64]]
+    """Site -> value; group effects in the order of the sorted levels."""
+
+
+def simulate(
+    model: TrustModel, design: pd.DataFrame, seed: int, parameters: Mapping[str, Any] | None = None
+) -> tuple[Truth, Evidence]:
+    """Draw parameters, truths, origins and values for a design.
+
+    Args:
+        model: the specification; every attribute of the design needs its answers there.
+        design: claims without values: entity, attribute, source, and whatever the formulas and origins use.
+        seed: of the draw.
+        parameters: site -> value, in place of a draw from its prior; group effects by sorted level.
+
+    Raises:
+        ModelError: an attribute without declared answers, a site that the model does not have, or of another size.
+    """
+    missing = sorted({str(a) for a in design["attribute"].unique() if a not in model.answers})
+    if missing:
+        raise ModelError(
+            f"simulate: answers of attribute {missing[0]!r} are not declared; give TrustModel(answers={{...}})"
+        )
+    first = {a: _labels(given)[0] for a, given in model.answers.items()}
+    placeholder = Evidence(design.assign(value=design["attribute"].map(first)))
+    blueprint = draw_up(model, placeholder)
+    encoded = blueprint.encode(placeholder)
+    draws = {name: value[0] for name, value in prior_draws(blueprint, seed, 1).items()}
+    draws |= _given(blueprint, draws, parameters or {})
+    rng = np.random.default_rng(seed)
+    coded = encoded.coded
+    values = np.empty(len(coded.claim_question), object)
+    origins = np.empty(len(values), object)
+    truths = []
+    for index, attribute in enumerate(coded.questions["attribute"]):
+        written = write_out(blueprint, encoded, draws, index, seed=model.order_seed)[0]
+        drawn = simulate_question(rng, written.question)
+        labels = np.array(_labels(model.answers[attribute])[: written.question.size], object)
+        values[written.claims] = labels[drawn.values]
+        ids = coded.claim_id[written.claims]
+        origins[written.claims] = [ids[k] if k >= 0 else None for k in drawn.origins]
+        truths.append(labels[drawn.truth])
+    claims = placeholder.claims.assign(value=values)
+    settled = coded.questions[["entity", "attribute"]].assign(value=truths)
+    truth = Truth(
+        settled, pd.Series(origins, index=coded.claim_index, name="origin"), {n: v[0] for n, v in draws.items()}
+    )
+    return truth, Evidence(claims)
+
+
+def _labels(given: Any) -> list[Any]:
+    """The closed list, or a name for each of K answers."""
+    return [f"answer {i:05d}" for i in range(given)] if isinstance(given, int) else list(given)
+
+
+def _given(
+    blueprint: Blueprint, draws: dict[str, Any], parameters: Mapping[str, Any]
+) -> dict[str, NDArray[np.float64]]:
+    out = {}
+    for name, value in parameters.items():
+        if name not in draws:
+            raise ModelError(f"simulate: no parameter {name!r} in this model; there are {list(blueprint.plan.names)}")
+        array = np.asarray(value, np.float64)[None]
+        if array.shape != draws[name].shape:
+            raise ModelError(
+                f"simulate: parameter {name!r} must have shape {draws[name].shape[1:]}, got {array.shape[1:]}"
+            )
+        out[name] = array
+    return out
