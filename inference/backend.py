@@ -94,7 +94,7 @@ class Jax:
         return jax.lax.dynamic_slice_in_dim(twice, size - jnp.minimum(by, size), size, axis=-1)
 
     @staticmethod
-    def fold_doubling(function: Callable[[Any, Any], Any], start: jax.Array, rounds: int) -> jax.Array:
+    def fold_doubling(function: Callable[[Any, Any], Any], start: Any, rounds: int) -> Any:
         """A scan, so that the compiled code does not grow with the number of rounds."""
         steps = jnp.left_shift(1, jnp.arange(rounds, dtype=jnp.int32))
         return jax.lax.scan(lambda x, by: (function(by, x), None), start, steps)[0]

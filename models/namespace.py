@@ -76,7 +76,7 @@ class Namespace(Protocol):
         """``x`` moved ``by`` places to the right along the last axis, zeros moved in."""
         ...
 
-    def fold_doubling(self, function: Callable[[Array, Array], Array], start: Array, rounds: int) -> Array:
+    def fold_doubling(self, function: Callable[[Array, Any], Any], start: Any, rounds: int) -> Any:
         """``start`` after ``x = function(1, x)``, ``x = function(2, x)``, ``function(4, x)`` and so on, ``rounds``
         times."""
         ...

@@ -70,7 +70,9 @@ def likelihood(xp: Namespace, layout: Layout, data: dict[str, Array], theta: dic
     return Likelihood(by_cell, terms.echo.originality)
 
 
-def over_difficulty(xp: Namespace, layout: Layout, data: dict[str, Array], theta: dict[str, Array], given: Callable[[Array], Array]) -> Array:
+def over_difficulty(
+    xp: Namespace, layout: Layout, data: dict[str, Array], theta: dict[str, Array], given: Callable[[Array], Array]
+) -> Array:
     """Integrate ``exp(given(d))`` over the difficulty ``d ~ N(0, sd)`` on equispaced nodes, or take ``given(0)``."""
     if not layout.nodes:
         return given(xp.array(0.0))

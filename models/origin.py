@@ -48,7 +48,9 @@ def subset_weights(xp: Namespace, coefficients: list[Array]) -> list[Array]:
     ]
 
 
-def running_sums(xp: Namespace, values: Array, position: Array, time: Array | None, rate: Array, rounds: int) -> Array:
+def running_sums(
+    xp: Namespace, values: Array, position: Array, time: Array | None, rate: Array, rounds: int
+) -> Array:
     """Inclusive running sums along chains, each term fading by ``exp(-rate * elapsed time)``.
 
     Args:
@@ -62,21 +64,37 @@ def running_sums(xp: Namespace, values: Array, position: Array, time: Array | No
     Returns:
         (..., rows) sums by doubling (Hillis & Steele 1986): a tree of additions, accurate for millions of terms.
     """
+    zero = xp.array(0.0)
+    if time is None:
 
-    def double(by: Array, total: Array) -> Array:
-        earlier = xp.shift(total, by)
-        if time is not None:
-            earlier = earlier * xp.exp(-rate * xp.maximum(time - xp.shift(time, by), xp.array(0.0)))
-        return total + xp.where(position >= by, earlier, xp.array(0.0))
+        def double(by: Array, total: Array) -> Array:
+            return total + xp.where(position >= by, xp.shift(total, by), zero)
 
-    return xp.fold_doubling(double, values, rounds)
+        return xp.fold_doubling(double, values, rounds)
+
+    def double_faded(by: Array, pair: tuple[Array, Array]) -> tuple[Array, Array]:
+        total, fading = pair
+        inside = position >= by
+        # ``fading`` spans the last ``by`` steps of the chain, and twice as many after this round.
+        return (
+            total + xp.where(inside, fading * xp.shift(total, by), zero),
+            xp.where(inside, fading * xp.shift(fading, by), zero),
+        )
+
+    return xp.fold_doubling(double_faded, (values, step_fading(xp, position, time, rate)), rounds)[0]
+
+
+def step_fading(xp: Namespace, position: Array, time: Array, rate: Array) -> Array:
+    """Fading from the row before in the chain; 0 for the first row of a chain."""
+    zero = xp.array(0.0)
+    return xp.where(position >= 1, xp.exp(-rate * xp.maximum(time - xp.shift(time, 1), zero)), zero)
 
 
 def before(xp: Namespace, totals: Array, position: Array, time: Array | None, rate: Array) -> Array:
     """The running sum just before each row: everything earlier in its chain, faded to the row's own time."""
     earlier = xp.shift(totals, 1)
     if time is not None:
-        earlier = earlier * xp.exp(-rate * xp.maximum(time - xp.shift(time, 1), xp.array(0.0)))
+        return earlier * step_fading(xp, position, time, rate)
     return xp.where(position >= 1, earlier, xp.array(0.0))
 
 

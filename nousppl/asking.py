@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 Floats = NDArray[np.float64]
 Draws = dict[str, NDArray[np.float64]]
 
+FEW_LABELS = 64
+"""Up to this many new levels at once their effects are remembered from question to question."""
 CHUNK = 100_000
 """Claims that are answered at once."""
 
@@ -61,9 +64,20 @@ def level_draws(name: str, index: NDArray[np.int32], new_levels: tuple[str, ...]
 
 def noise(name: str, labels: NDArray[np.object_], count: int) -> Floats:
     """(count, labels) standard normal numbers that depend on the name, the label and the draw alone."""
-    keys = pd.util.hash_array(np.array([f"{name}\x1f{label}" for label in labels], object), categorize=False)
+    if len(labels) <= FEW_LABELS:
+        return np.stack([_noise_of(name, str(label), count) for label in labels], axis=1)
+    return _noise(np.array([f"{name}\x1f{label}" for label in labels], object), count)
+
+
+@lru_cache(maxsize=4096)
+def _noise_of(name: str, label: str, count: int) -> Floats:
+    return _noise(np.array([f"{name}\x1f{label}"], object), count)[:, 0]
+
+
+def _noise(labels: NDArray[np.object_], count: int) -> Floats:
+    keys = pd.util.hash_array(labels, categorize=False)
     bits = mix(np.broadcast_to(keys, (count, len(keys))), np.arange(count, dtype=np.uint64)[:, None])
-    return ndtri(uniform(bits))
+    return np.asarray(ndtri(uniform(bits)))
 
 
 def parameter_draws(blueprint: Blueprint, encoded: Encoded, draws: Draws, claims: NDArray[np.int64]) -> dict[str, Any]:

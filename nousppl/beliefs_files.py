@@ -103,7 +103,12 @@ def _answers(table: Table, other: np.ndarray[Any, np.dtype[np.bool_]]) -> np.nda
     return answers
 
 
-def _ending(path: Path) -> str:
+def ending_of(path: Path) -> str:
+    """Ending of a file of beliefs.
+
+    Raises:
+        FileError: it is none of .parquet, .csv, .csv.gz.
+    """
     for ending in ENDINGS:
         if path.name.endswith(ending):
             return ending
@@ -112,7 +117,7 @@ def _ending(path: Path) -> str:
 
 def write_file(table: pd.DataFrame, path: Path) -> None:
     """Writes a table of beliefs; a file that is there is replaced as a whole, and only once the new one is complete."""
-    ending = _ending(path)
+    ending = ending_of(path)
     with replacing(path) as part:
         if ending == ".parquet":
             table.to_parquet(part, index=False)
@@ -122,7 +127,7 @@ def write_file(table: pd.DataFrame, path: Path) -> None:
 
 def read_file(path: Path) -> pd.DataFrame:
     """Reads a table of beliefs."""
-    ending = _ending(path)
+    ending = ending_of(path)
     try:
         if ending == ".parquet":
             return pd.read_parquet(path)

@@ -38,7 +38,7 @@ def title(question: Question) -> str:
 
 
 def claim_notes(belief: Belief) -> list[str]:
-    """For each claim where it comes from: "fresh 0.93", "echo of claim 2 0.80", or why it adds nothing.
+    """For each claim where it comes from: "fresh 0.93", "echo 0.80 (of claim 2 0.75)", or why it adds nothing.
 
     The origin stays blank in questions of so many claims that their origins are not computed.
     """
@@ -49,10 +49,9 @@ def claim_notes(belief: Belief) -> list[str]:
         return list(belief.status)
     notes = []
     for status, origin in zip(belief.status, origins, strict=True):
-        likeliest = int(origin.argmax())
-        known = (
-            f"fresh {origin[0]:.2f}" if likeliest == 0 else f"echo of {names[likeliest - 1]} {origin[likeliest]:.2f}"
-        )
+        likeliest = int(origin[1:].argmax()) + 1
+        echo = f"echo {1 - origin[0]:.2f} (of {names[likeliest - 1]} {origin[likeliest]:.2f})"
+        known = f"fresh {origin[0]:.2f}" if origin[0] >= 0.5 else echo
         notes.append(status or known)
     return notes
 
@@ -79,14 +78,19 @@ def reasons(belief: Belief) -> pd.DataFrame:
 
 
 def cell(value: Any) -> str:
-    """Short text of one table cell: blank for what is missing, dates without midnight, three decimals for floats."""
+    """Short text of one table cell: blank for what is missing, times to the minute, three decimals for floats."""
     if value is None or (not isinstance(value, str) and bool(pd.isna(value))):
         return ""
     if isinstance(value, pd.Timestamp):
-        return value.strftime("%Y-%m-%d") if value == value.normalize() else str(value)
+        return str(value).removesuffix(":00").removesuffix(" 00:00")
     if isinstance(value, float | np.floating):
         return f"{value:.3f}" if math.isfinite(value) else ("∞" if value > 0 else "-∞")
     return value_text.show(value)
+
+
+def count(number: int, noun: str) -> str:
+    """A number with its noun, in the plural where there are several."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
 def signed(value: Any) -> str:
@@ -136,6 +140,15 @@ def answer_name(belief: Belief, answer: Any) -> str:
     return value_text.show(answer)
 
 
+def witnesses(belief: Belief) -> str:
+    """How many claims there are, how many independent witnesses, and what the points add up to."""
+    claims = count(len(belief.status), "claim")
+    total = signed(belief.log_odds[-1, belief.top])
+    return (
+        f"{claims}, {belief.effective_claims:.2f} independent witnesses for the answer; points (nats) add up to {total}"
+    )
+
+
 def belief_html(belief: Belief, style: bool = True) -> str:
     """A belief with its answers and its reasons.
 
@@ -147,11 +160,7 @@ def belief_html(belief: Belief, style: bool = True) -> str:
     verdict = f'<span class="verdict">{escape(belief.verdict)}</span>'
     name = escape(answer_name(belief, belief.answer))
     head = f"<b>{escape(title(belief.question))}</b>: {name} {belief.probability:.3f}{verdict}"
-    count = len(belief.status)
-    note = (
-        f'<p class="note">{count} claims; {belief.effective_claims:.2f} independent witnesses behind the top answer. '
-        f"Points are nats of log-odds of the top answer and add up to {signed(belief.log_odds[-1, belief.top])}.</p>"
-    )
+    note = f'<p class="note">{escape(witnesses(belief))}</p>'
     why = table_html(reasons(belief).drop(columns="claim"), {"points": signed})
     return f'{sheet}<div class="nous"><p>{head}</p>{bars_html(belief)}{why}{note}</div>'
 
@@ -168,9 +177,7 @@ def belief_text(belief: Belief) -> str:
         lines.append(f"  {name:<24} {belief.path[-1, i]:.3f}  [{bounds[i, 0]:.2f}, {bounds[i, 1]:.2f}]")
     if len(belief.answers) > len(order):
         lines.append(f"  and {len(belief.answers) - len(order)} more answers")
-    lines.append(
-        f"  {len(belief.status)} claims, {belief.effective_claims:.2f} independent witnesses behind the top answer"
-    )
+    lines.append(f"  {witnesses(belief)}")
     return "\n".join(lines)
 
 
@@ -225,5 +232,5 @@ def paragraphs(lines: Iterable[str]) -> str:
 def beliefs_html(beliefs: Beliefs, most: int = 20) -> str:
     """The first questions of many beliefs, and how many there are."""
     table = beliefs.frame
-    note = f"{len(table):,} questions" if len(table) <= most else f"first {most} of {len(table):,} questions"
+    note = count(len(table), "question") if len(table) <= most else f"first {most} of {len(table):,} questions"
     return f'<style>{STYLE}</style><div class="nous">{table_html(table.head(most))}<p class="note">{note}</p></div>'

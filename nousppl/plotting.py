@@ -62,7 +62,7 @@ def _plot_points(belief: Belief, axes: Axes) -> None:
     axes.set_yticks(place, [_plain(value_text.show(name, 48)) for name in names])
     axes.invert_yaxis()
     axes.axvline(0, color="black", linewidth=0.8)
-    axes.set_xlabel("points for the top answer (nats); pale: likely an echo")
+    axes.set_xlabel("points for the top answer, in nats\n(pale: likely an echo)")
     _frameless(axes)
 
 

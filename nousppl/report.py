@@ -69,6 +69,8 @@ class Content(NamedTuple):
     """Beliefs about single questions from which the echoes are read."""
     examples: Sequence[Example]
     """The beliefs that are shown in full."""
+    remarks: Sequence[str] = ()
+    """What more there is to say about how good the beliefs are, in sentences."""
 
 
 def write_report(path: str | os.PathLike[str], content: Content, seed: int = 0) -> None:
@@ -126,7 +128,7 @@ def _quality(content: Content, seed: int) -> dict[str, Any]:
     shown = curve.assign(bin=[f"{low:.2f} – {high:.2f}" for low, high in curve[["low", "high"]].to_numpy()])
     shown = shown.drop(columns=["low", "high"]).rename(columns=lambda name: name.replace("_", " "))
     return {
-        "verdict": [calibration.in_words(marks, seed)],
+        "verdict": [calibration.in_words(marks, seed), *content.remarks],
         "scores": _table(score_rows(content.beliefs.score(content.settled))),
         "calibration": _table(shown),
         "calibration_picture": _picture(lambda figure: plotting.plot_calibration(curve, figure.subplots()), 4.5, 4),
@@ -146,13 +148,12 @@ def _sources(sources: pd.DataFrame) -> dict[str, Any]:
             settled=shown["settled"].to_numpy(),
         )
     )
-    which = (
-        f"All {len(sources):,} sources" if len(shown) == len(sources) else f"The {len(shown)} sources with most claims"
-    )
+    count = len(sources)
+    which = f"All {count:,} sources" if len(shown) == count else f"The {len(shown)} sources with most claims"
     note = (
-        f"{which}. Reliability: how often a claim is right when its source looked for itself. Freshness: how readily it "
-        "does so instead of repeating, as a log weight against what it may repeat. In brackets 90 % intervals; then how "
-        "many claims it made and on how many settled facts its record rests."
+        f"{which}. Reliability: how often a claim is right when its source looked for itself. Freshness: how readily "
+        "it does so instead of repeating, as a log weight against what it may repeat. In brackets 90 % intervals; then "
+        "how many claims it made and on how many settled facts its record rests."
     )
     height = 0.22 * len(shown) + 0.8
     picture = _picture(lambda figure: plotting.plot_sources(shown, figure.subplots()), 7, height)

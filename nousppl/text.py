@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from rapidfuzz import fuzz
 from rapidfuzz.process import cpdist
 
+from nousppl.encode import Encoded
 from nousppl.ragged import Ints, ranges
-
-if TYPE_CHECKING:
-    from nousppl.compile import Chains, Slots
-    from nousppl.encode import Encoded
+from nousppl.slots import Chains, Slots
 
 GRID = 101
 

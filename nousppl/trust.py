@@ -62,6 +62,7 @@ class Trust:
     svi: Any = None
     mcmc: Any = None
     _encoded: Any = field(default_factory=weakref.WeakKeyDictionary)
+    _thinned: dict[int, Draws] = field(default_factory=dict)
 
     def posterior(self, question: Question) -> Belief:
         """The belief about one question given its claims.
@@ -128,15 +129,14 @@ class Trust:
         if most < 1:
             raise QuestionError(f"draws={draws}: at least 1 is needed")
         total = int(np.prod(next(iter(self.posterior_draws.values())).shape[:2]))
-        chosen = np.unique(np.linspace(0, total - 1, min(most, total)).astype(int))
-        return self._thinned(tuple(chosen))
+        if most not in self._thinned:
+            chosen = np.unique(np.linspace(0, total - 1, min(most, total)).astype(int))
+            self._thinned[most] = {name: value[chosen] for name, value in self._flat.items()}
+        return self._thinned[most]
 
     @cached_property
     def _flat(self) -> Draws:
         return {n: v.reshape(-1, *v.shape[2:]) for n, v in self.posterior_draws.items()}
-
-    def _thinned(self, chosen: tuple[int, ...]) -> Draws:
-        return {name: value[list(chosen)] for name, value in self._flat.items()}
 
     @property
     def sources(self) -> pd.DataFrame:

@@ -17,6 +17,8 @@ from nousppl.ragged import Ints
 
 Floats = NDArray[np.float64]
 
+SMALL = 64
+"""Up to this many answers the sums over the other answers are taken one by one."""
 LARGEST = 5_000
 """Most claims of a question for which the table of origins is built."""
 
@@ -37,8 +39,7 @@ class Unfolded:
         cells, orders = layout.cells, layout.instances
         by_cell = np.repeat(slot[..., None], cells, axis=-1)
         icell = data["entry_icell"]
-        where = (slice(None), slice(None), data["entry_slot"], icell - data["icell_instance"][icell] * cells)
-        np.add.at(by_cell, where, entry)  # type: ignore[arg-type]
+        by_cell[:, :, data["entry_slot"], icell - data["icell_instance"][icell] * cells] += entry
         claims = len(problem.claims)
         back = np.lexsort((problem.slot_claim, data["slot_instance"]))
         self.claim_log = by_cell[:, :, back].reshape(*slot.shape[:2], orders, claims, cells)
@@ -49,22 +50,35 @@ class Unfolded:
         """Beliefs after each claim.
 
         Returns:
-            samples (draws, cells) of the final belief; path (claims + 1, cells), the belief averaged over draws
-            before any claim and after
-            each; log_odds (claims + 1, cells) of the path, taken in logs so that they stay finite where the path
-            rounds to 1.
+            samples (draws, cells) of the final belief; path (claims + 1, cells), the belief averaged over draws before any
+            claim and after each; log_odds (claims + 1, cells) of the path, taken from sums over the other answers so that
+            they stay finite where the path rounds to 1.
         """
-        draws, _, orders, claims, cells = self.claim_log.shape
-        total = np.zeros((draws, claims + 1, cells))
-        joint = np.cumsum(self.claim_log, axis=3) + self.node_log[:, None, None, None]
-        total[:, 1:] = logsumexp(joint, axis=(1, 2)) - np.log(orders)
-        total += self.prior[:, None, :]
-        log_p = total - logsumexp(total, axis=-1, keepdims=True)
-        log_q = log_rest(log_p)
-        path = np.exp(log_p).mean(0)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            log_odds = logsumexp(log_p, axis=0) - logsumexp(log_q, axis=0)
-        return np.exp(log_p[:, -1]), path / path.sum(-1, keepdims=True), log_odds
+        total = self._log_joint()
+        largest = total.max(0)
+        p = np.exp(total - largest)
+        if len(p) <= SMALL:
+            rest = np.tensordot(1.0 - np.eye(len(p)), p, axes=1)
+        else:
+            rest = np.exp(log_rest(total - logsumexp(total, axis=0)))
+        whole = p.sum(0)
+        p, rest = p / whole, rest / whole
+        mean, others = p.mean(1).T, rest.mean(1).T
+        with np.errstate(divide="ignore"):
+            log_odds = np.log(mean) - np.log(others)
+        if not (mean > 0.0).all() or not (others > 0.0).all():
+            log_odds = _log_odds(total - logsumexp(total, axis=0))
+        return p[:, :, -1].T, mean, log_odds
+
+    def _log_joint(self) -> Floats:
+        """(cells, draws, claims + 1) log of the joint of the truth and the claims so far, orders and difficulty averaged."""
+        joint = np.cumsum(np.moveaxis(self.claim_log, -1, 0), axis=4)
+        if joint.shape[2] * joint.shape[3] == 1:
+            joint = joint[:, :, 0, 0]
+        else:
+            joint = logsumexp(joint + self.node_log[:, None, None], axis=(2, 3)) - np.log(joint.shape[3])
+        start = np.zeros((*joint.shape[:2], 1))
+        return np.concatenate([start, joint], axis=2) + self.prior.T[:, :, None]
 
     def mean_inverse(self) -> Floats:
         """(draws, orders, claims) mean over the truth (and the difficulty) of ``1 / p(claim | truth)``."""
@@ -78,16 +92,20 @@ class Unfolded:
 
 
 def log_rest(log_p: Floats) -> Floats:
-    """``log(1 - p)`` along the last axis of normalised log probabilities, accurate where p is near 1."""
-    top = log_p.argmax(-1)[..., None]
-    p = np.exp(log_p)
-    out = np.log1p(-np.minimum(p, 1.0 - 1e-16))
+    """``log(1 - p)`` for log probabilities normalised along the first axis, accurate where p is near 1."""
+    top = log_p.argmax(0)[None]
+    out = np.log1p(-np.minimum(np.exp(log_p), 1.0 - 1e-16))
     without = log_p.copy()
-    np.put_along_axis(without, top, -np.inf, axis=-1)
+    np.put_along_axis(without, top, -np.inf, axis=0)
     with np.errstate(divide="ignore"):
-        largest = logsumexp(without, axis=-1, keepdims=True)
-    np.put_along_axis(out, top, largest, axis=-1)
+        np.put_along_axis(out, top, logsumexp(without, axis=0, keepdims=True), axis=0)
     return out
+
+
+def _log_odds(log_p: Floats) -> Floats:
+    """(claims + 1, cells) log-odds of the mean over draws, wholly in logs: for odds beyond the range of floating point."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return (logsumexp(log_p, axis=1) - logsumexp(log_rest(log_p), axis=1)).T
 
 
 def origins(

@@ -8,49 +8,84 @@ import pandas as pd
 import nousppl as nous
 
 FEATURES = (
-    "origin", "lag", "text", "popularity", "difficulty", "bias", "closed", "soft", "notes", "ceiling", "rejected", "undated", "lineage"
-)  # fmt: skip
+    "origin",
+    "lag",
+    "text",
+    "popularity",
+    "difficulty",
+    "bias",
+    "closed",
+    "soft",
+    "notes",
+    "ceiling",
+    "rejected",
+    "undated",
+    "lineage",
+)
+"""What can be on or off. Off: no echoes, weights that do not fade, no texts, uniform errors, no difficulty, no
+class bias, an open list of answers, hard claims, no own notes, no ceilings, nothing rejected, all claims dated (some at
+the same time), no claim with a given origin."""
 WORDS = ["the train is late", "a train is late today", "no trains run", "trains as planned", "nobody knows"]
+STRONG = ["same_source", "same_channel", "same_source + same_channel", None]
 
 
-def random_case(seed: int, **features: bool) -> tuple[nous.Evidence, nous.TrustModel]:
-    """An evidence of one to three questions of at most five claims, and a model; features by a fair coin unless given."""
+def random_case(
+    seed: int,
+    *,
+    questions: int | None = None,
+    claims: int | None = None,
+    named: int | None = None,
+    K: int | None = None,
+    **features: bool,
+) -> tuple[nous.Evidence, nous.TrustModel]:
+    """An evidence and a model.
+
+    ``questions`` (default 1 to 3) of ``claims`` each (default 1 to 5), which name some of ``named`` answers (default 2
+    to 4); ``K`` answers where the list is open (default: as many as are named in one question, to 6). Each of
+    ``FEATURES`` is on or off as given, else by a fair coin.
+    """
+    if unknown := set(features) - set(FEATURES):
+        raise TypeError(f"no such features: {sorted(unknown)}; there are {FEATURES}")
     rng = np.random.default_rng(seed)
     on = {name: bool(rng.random() < 0.5) for name in FEATURES} | features
     on["bias"] &= on["closed"]
-    size = int(rng.integers(2, 5))
+    size = int(rng.integers(2, 5)) if named is None else named
     values = ["a", "b", "c", "d"][:size]
-    frames = [_claims(rng, f"e{q}", values, on) for q in range(int(rng.integers(1, 4)))]
-    claims = pd.concat(frames, ignore_index=True)
+    asked = int(rng.integers(1, 4)) if questions is None else questions
+    frame = pd.concat([_claims(rng, f"e{q:02d}", values, on, claims) for q in range(asked)], ignore_index=True)
     settled = None
     if on["rejected"]:
-        settled = pd.DataFrame({"entity": ["e0"], "attribute": ["x"], "value": [values[0]], "verdict": ["false"]})
-    named = int(claims.groupby("entity")["value"].nunique().max())
-    answers = {"x": values} if on["closed"] else {"x": max(named, int(rng.integers(2, 7)))}
+        rejected = [f"e{q:02d}" for q in range(0, asked, 2)]
+        settled = pd.DataFrame({"entity": rejected, "attribute": "x", "value": values[0], "verdict": "false"})
+    most = int(frame.groupby("entity")["value"].nunique().max())
+    size_open = max(most, int(rng.integers(2, 7)) if K is None else K)
+    return nous.Evidence(frame, settled=settled), _model(rng, seed, values if on["closed"] else size_open, on)
+
+
+def _model(rng: np.random.Generator, seed: int, answers: list[str] | int, on: dict[str, bool]) -> nous.TrustModel:
     origin = None
     if on["origin"]:
-        strong = ["same_source", "same_channel", "same_source + same_channel", None][rng.integers(4)]
         origin = nous.Origin(
-            strong=strong,
+            strong=STRONG[rng.integers(4)],
             lag=on["lag"],
             text="text" if on["text"] else None,
-            order="unknown" if rng.random() < 0.2 else "time",
+            order="unknown" if on["undated"] and rng.random() < 0.3 else "time",
             orders=3,
         )
     bias = ["class", "source"][rng.integers(2)] if on["bias"] else "none"
-    errors = nous.Errors(popularity=on["popularity"], difficulty=on["difficulty"], bias=bias)
-    model = nous.TrustModel(
+    return nous.TrustModel(
         origin=origin,
-        errors=errors,
-        answers=answers,
+        errors=nous.Errors(popularity=on["popularity"], difficulty=on["difficulty"], bias=bias),
+        answers={"x": answers},
         base_rates="learned" if rng.random() < 0.3 else "uniform",
         order_seed=seed,
     )
-    return nous.Evidence(claims, settled=settled), model
 
 
-def _claims(rng: np.random.Generator, entity: str, values: list[str], on: dict[str, bool]) -> pd.DataFrame:
-    n = int(rng.integers(1, 6))
+def _claims(
+    rng: np.random.Generator, entity: str, values: list[str], on: dict[str, bool], count: int | None
+) -> pd.DataFrame:
+    n = int(rng.integers(1, 6)) if count is None else count
     time = rng.choice([1.0, 2.0, 5.0, 40.0], n)
     if on["undated"]:
         time = np.where(rng.random(n) < 0.4, np.nan, time)
@@ -59,7 +94,8 @@ def _claims(rng: np.random.Generator, entity: str, values: list[str], on: dict[s
             "claim": [f"{entity} {i}" for i in range(n)],
             "entity": entity,
             "attribute": "x",
-            "value": rng.choice(values, n),
+            # A skewed law, so that values repeat and popularity grows.
+            "value": rng.choice(values, n, p=rng.dirichlet(np.full(len(values), 0.7))),
             "source": rng.choice(["s", "t", "u"], n),
             "channel": rng.choice(["mail", "web"], n),
             "time": time,
@@ -69,8 +105,10 @@ def _claims(rng: np.random.Generator, entity: str, values: list[str], on: dict[s
     )
     if on["notes"]:
         frame["derived"] = rng.random(n) < 0.4
+        frame.loc[rng.integers(n), "derived"] = True
     if on["ceiling"]:
         frame["ceiling"] = np.where(rng.random(n) < 0.5, rng.uniform(0.1, 0.9, n), np.nan)
+        frame.loc[rng.integers(n), "ceiling"] = 0.6
     if on["lineage"]:
         frame["origin"] = _lineage(rng, frame)
     return _soft(rng, frame, values) if on["soft"] else frame
@@ -86,10 +124,11 @@ def _lineage(rng: np.random.Generator, frame: pd.DataFrame) -> list[str | None]:
 
 
 def _soft(rng: np.random.Generator, frame: pd.DataFrame, values: list[str]) -> pd.DataFrame:
-    """Half of the claims become readings with weights on two answers."""
+    """One claim at least, and half of the others, become readings with weights on two answers."""
     rows = []
-    for _, row in frame.iterrows():
-        if rng.random() < 0.5:
+    always = int(rng.integers(len(frame)))
+    for place, (_, row) in enumerate(frame.iterrows()):
+        if place != always and rng.random() < 0.5:
             rows.append(row)
             continue
         weights = rng.dirichlet(np.ones(3))

@@ -231,7 +231,7 @@ def test_dict_is_json(belief):
     assert sum(row["probability"] for row in read["answers"]) == pytest.approx(1)
     assert read["points"][1]["time"] == "2026-01-01T00:00:00"
     assert read["points"][0]["time"] is None
-    assert read["points"][2]["origin"] == "echo of c1 0.80"
+    assert read["points"][2]["origin"] == "echo 0.80 (of c1 0.80)"
 
 
 def test_dict_of_a_settled_question_is_json(belief):
@@ -244,7 +244,7 @@ def test_text_and_html(belief):
     assert text.startswith("Belief(maya · drink): tea 0.")
     assert "other (3 not named)" in text
     html = belief._repr_html_()
-    assert "echo of c1 0.80" in html and "sources disagree" not in html
+    assert "echo 0.80 (of c1 0.80)" in html and "sources disagree" not in html
     assert "2026-01-02" in html
 
 

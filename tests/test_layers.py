@@ -18,13 +18,13 @@ LAYERS = {
     "tools": "calibration coded ragged value_text _keys _lineage _report _writing",
     "evidence": "tables evidence question _files _notes _reading _record _settling _soft _sources _times _values",
     "models": "models.*",
-    "compile": "encode blueprint compile padding text simulate unfold",
+    "compile": "encode blueprint slots text compile padding simulate unfold",
     "inference": "inference.*",
     "fit": "asking densify fitting summaries",
     "belief": "belief beliefs beliefs_arviz beliefs_files display echoes plotting",
-    "trust": "model saving trust",
+    "trust": "generate model saving trust",
     "use": "config datasets report",
-    "command line": "cli",
+    "command line": "cli console demo",
     "names": "__init__",
 }
 # Models know no tables; inference knows neither tables nor what compiled them.

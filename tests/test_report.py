@@ -92,7 +92,7 @@ def test_report_says_what_it_should(content):
     assert "0.90 (0.80 – 0.95)" in words
     assert "All 2 sources" in words
     assert "1 of these are more likely echoes than fresh" in words
-    assert "echo of c1 0.80" in words
+    assert "echo 0.80 (of c1 0.80)" in words
     assert "It turned out to be tea." in words
 
 
