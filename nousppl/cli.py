@@ -64,6 +64,7 @@ class Commands(TyperGroup):
 def notes() -> Iterator[None]:
     """Shows the package's own warnings as one line each."""
     with warnings.catch_warnings():
+        warnings.simplefilter("default", NousWarning)
         usual = warnings.showwarning
 
         def show(message: Any, category: type[Warning], *rest: Any, **more: Any) -> None:

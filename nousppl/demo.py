@@ -40,8 +40,8 @@ class Rule(NamedTuple):
 def overview(beliefs: Beliefs, evidence: Evidence, settled: pd.DataFrame) -> pd.DataFrame:
     """``beliefs.frame`` with more columns.
 
-    ``named_most``: the value named most, None in a tie; ``margin``: by how many claims more than the answer; ``truth``: what
-    was settled; ``right``: whether the answer is that (None where nothing was settled).
+    ``named_most``: the value named most, None in a tie; ``margin``: by how many claims more than the answer;
+    ``truth``: what was settled; ``right``: whether the answer is that (None where nothing was settled).
     """
     table = beliefs.frame
     coded = evidence.coded
@@ -198,9 +198,9 @@ def polls(seed: int, progress: Progress) -> Content:
     table = overview(beliefs, evidence, data.settled)
     left = ", ".join(f"{number:,} {reason}" for reason, number in data.left_aside.items())
     summary = [
-        f"The 2016 United States state polls: {_sizes(evidence)} (left aside: {left}). The question is who wins the state.",
-        f"Each state is judged by a trust that was learned on the results of other states ({FOLDS} folds), never on its "
-        "own. A forecaster on the eve of the election had none of these results.",
+        f"The 2016 United States state polls: {_sizes(evidence)} (left aside: {left}). Asked: who wins the state.",
+        f"Each state is judged by a trust that was learned on the results of other states ({FOLDS} folds), never on "
+        "its own. A forecaster on the eve of the election had none of these results.",
         f"First of {FOLDS} fits: {trusts[0].status}.",
     ]
     return Content(

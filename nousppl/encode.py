@@ -234,6 +234,7 @@ def build_cells(coded: Coded, domains: Domains) -> Cells:
             first_class = [c[0] for c in domains.classes].index(a)
             _place_closed(coded, domains.closed[a], i, offset, question, values, of_answer, value, klass, first_class)
     is_open_answer = ~closed[question]
+    _refuse_other(coded, question, values, is_open_answer)
     value[of_answer[is_open_answer]] = values[is_open_answer]
     other = np.zeros(total, bool)
     last = offset[1:][~closed] - 1
@@ -271,6 +272,18 @@ def _place_closed(
     where = starts[:, None] + np.arange(len(answers))
     value[where] = np.array([*answers, None], object)[:-1]
     klass[where] = first_class + np.arange(len(answers))
+
+
+def _refuse_other(coded: Coded, question: Ints, values: NDArray[np.object_], is_open: NDArray[np.bool_]) -> None:
+    """ "other" is the name of the answers that nobody named."""
+    bad = np.flatnonzero(is_open & (values == "other"))
+    if len(bad):
+        row = coded.questions.iloc[question[bad[0]]]
+        raise ModelError(
+            f"claims: {len(bad)} questions name the answer 'other', first entity {row['entity']!r}, attribute "
+            f"{row['attribute']!r}; in an open domain that is the name of all answers that nobody named: rename it, or "
+            "give the closed list of answers"
+        )
 
 
 def _refuse_small_domains(coded: Coded, domains: Domains, named: Ints, attribute: NDArray[np.int32]) -> None:

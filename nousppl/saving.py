@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import tempfile
+import warnings
 from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
@@ -123,6 +124,13 @@ def _umask() -> int:
     return mask
 
 
+def read_tree(path: Path) -> Any:
+    """All groups of a netCDF file, in memory."""
+    # xarray adds a filter of its own when it opens a tree; the filters belong to the user.
+    with warnings.catch_warnings(), xr.open_datatree(path, engine="h5netcdf") as opened:
+        return opened.load()
+
+
 def load(path: Path) -> Trust:
     """Read a trust.
 
@@ -132,8 +140,7 @@ def load(path: Path) -> Trust:
     if not path.is_file():
         raise FileError(f"{path}: no such file")
     try:
-        with xr.open_datatree(path, engine="h5netcdf") as opened:
-            tree = opened.load()
+        tree = read_tree(path)
     except Exception as error:  # h5py and xarray raise many kinds for damaged bytes
         raise FileError(
             f"{path}: not a readable netCDF file (truncated, damaged or of another kind): {error}"
