@@ -13,19 +13,24 @@ from nousppl.inference.packed import Packing
 from nousppl.models.program import Plan
 
 
+STRIDE = 0.2
+"""A row of the factor has as many elements as there are parameters before it, and all of them jitter by the step size of the
+optimiser: their steps are this much smaller, so that together they do not drown the row's scale."""
+
+
 class State(NamedTuple):
     """Variational parameters."""
 
     mean: jax.Array
     """(size,)"""
     factor: jax.Array
-    """(full, full): strictly lower part of the Cholesky factor, log of its diagonal on the diagonal."""
+    """(full, full): log scales on the diagonal; below it the Cholesky factor in units of its row's scale, over `STRIDE`."""
     log_scale: jax.Array
     """(size - full,)"""
 
 
-def initial(plan: Plan, pack: Packing, scale: float = 0.1) -> State:
-    """Prior medians with a small spread."""
+def initial(plan: Plan, pack: Packing, scale: float = 0.02) -> State:
+    """Prior medians with a spread so small that the first gradients are hardly noisy; it grows to its size within some hundred steps."""
     mean = np.zeros(pack.size)
     priors = {site.name: site.prior for site in plan.sites if site.scale is None}
     for slot in pack.slots:
@@ -47,7 +52,8 @@ def _start(family: str, parameters: dict[str, float]) -> float:
 
 def cholesky(state: State) -> jax.Array:
     """(full, full) lower Cholesky factor of the leading block."""
-    return jnp.tril(state.factor, -1) + jnp.diag(jnp.exp(jnp.diagonal(state.factor)))
+    scale = jnp.exp(jnp.diagonal(state.factor))[:, None]
+    return scale * (jnp.eye(len(scale)) + STRIDE * jnp.tril(state.factor, -1))
 
 
 def transform(state: State, noise: jax.Array) -> jax.Array:
@@ -68,5 +74,5 @@ def draw(state: State, seed: int, count: int) -> NDArray[np.float64]:
     mean, factor, log_scale = (np.asarray(part, np.float64) for part in state)
     noise = np.random.default_rng(seed).standard_normal((count, len(mean)))
     full = factor.shape[0]
-    lower = np.tril(factor, -1) + np.diag(np.exp(np.diagonal(factor)))
+    lower = np.exp(np.diagonal(factor))[:, None] * (np.eye(full) + STRIDE * np.tril(factor, -1))
     return mean + np.concatenate([noise[:, :full] @ lower.T, noise[:, full:] * np.exp(log_scale)], axis=1)

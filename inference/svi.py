@@ -32,7 +32,14 @@ from nousppl.models.program import Plan
 BLOCK = 100
 """Steps between two judgements."""
 ADAM = optax.scale_by_adam()
-LOWERINGS = 3
+RELATIVE = 1e-3
+"""A fall of the loss by less than this share of it counts as none."""
+VOTE_BLOCKS = 1
+"""Blocks in which unsettled truths follow the votes, where a fit starts from them."""
+CLIMB_BLOCKS = 2
+"""Blocks without noise after that: only the means move, quickly, to where the posterior is."""
+CLIMB_RATE = 3.0
+LOWERINGS = 2
 """How often the step size is lowered before the fit counts as settled."""
 
 Progress = Callable[[int, float], None]
@@ -75,7 +82,8 @@ def fit(
     inner = optim.init(state)
     generator = np.random.default_rng(seed)
     schedule = Schedule(1.0 if own else options.learning_rate, np.inf, 0, 0)
-    warm = 3 if from_vote else 0
+    voted = VOTE_BLOCKS if from_vote else 0
+    ascent = voted + CLIMB_BLOCKS
     shared = jax.tree.map(jnp.asarray, batches[0])
     split = jax.tree.map(jnp.asarray, batches[1])
     count = len(jax.tree.leaves(split)[0])
@@ -84,11 +92,17 @@ def fit(
     while taken < options.steps and not settled:
         noise = generator.standard_normal((BLOCK, options.samples, pack.size))
         index = generator.integers(count, size=BLOCK)
-        shared["at_vote"] = jnp.asarray(1.0 if taken < warm * BLOCK else 0.0)
+        climbing = taken < ascent * BLOCK
+        shared["at_vote"] = jnp.asarray(1.0 if taken < voted * BLOCK else 0.0)
+        shared["spread"] = jnp.asarray(0.0 if climbing else 1.0)
+        rate = schedule.rate * (CLIMB_RATE if climbing else 1.0)
         state, inner, average, block = run(
-            state, inner, jnp.asarray(noise), jnp.asarray(index), shared, split, jnp.asarray(schedule.rate)
+            state, inner, jnp.asarray(noise), jnp.asarray(index), shared, split, jnp.asarray(rate)
         )
         taken += BLOCK
+        if taken == ascent * BLOCK:
+            # The scales had no gradient so far, and Adam would take huge first steps for them.
+            inner = optim.init(state)
         block = np.asarray(block, np.float64)
         losses.extend(block)
         if not np.isfinite(block).all() and taken == BLOCK:
@@ -99,7 +113,7 @@ def fit(
             progress(taken, float(block.mean()))
         if not np.isfinite(block).all():
             break
-        if taken > warm * BLOCK:
+        if taken > ascent * BLOCK:
             schedule = judge(schedule, block, options.tolerance)
             settled = schedule.lowered > LOWERINGS
     vectors = draw(average, seed, options.draws)
@@ -117,11 +131,11 @@ def judge(schedule: Schedule, block: NDArray[np.float64], tolerance: float) -> S
     running."""
     mean = float(block.mean())
     error = float(block.std()) / np.sqrt(len(block))
-    if mean < schedule.best - tolerance * error:
+    if mean < schedule.best - max(tolerance * error, RELATIVE * abs(mean)):
         return schedule._replace(best=mean, stalls=0)
     if schedule.stalls < 1:
         return schedule._replace(best=min(mean, schedule.best), stalls=schedule.stalls + 1)
-    return Schedule(schedule.rate * 0.3, np.inf, 0, schedule.lowered + 1)
+    return Schedule(schedule.rate * 0.2, np.inf, 0, schedule.lowered + 1)
 
 
 class Frozen:
@@ -144,9 +158,9 @@ def block_runner(frozen: Frozen, layout: Layout, pack: Packing, optim: Any, samp
     density = log_density(plan, layout, pack)
 
     def loss(state: State, noise: jax.Array, data: dict[str, Any]) -> jax.Array:
-        vectors = transform(state, noise)
+        vectors = transform(state, data["spread"] * noise)
         value = jax.vmap(lambda v: density(v, data))(vectors) if samples > 1 else density(vectors[0], data)
-        return -(jnp.mean(value) + entropy(state))
+        return -(jnp.mean(value) + data["spread"] * entropy(state))
 
     @jax.jit
     def run(

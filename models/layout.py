@@ -42,6 +42,8 @@ class Layout(NamedTuple):
     popularity: bool
     soft: bool
     bias: bool
+    full: bool
+    """True where every cell of every question has its own entries: no likelihood of an answer not named is needed."""
     notes: bool
     """True where some claims are the assistant's own notes."""
     ceiling: bool

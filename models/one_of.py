@@ -187,13 +187,22 @@ def claim_logs(
     wrong_row = wrong * law_row
     value = xp.where(data["term_own"], right_term, wrong_term * law_term)
     base, change, whole = _by_slot(xp, layout, data, terms, wrong_row, value)
-    one, zero = xp.array(1.0), xp.array(0.0)
+    return _logs(xp, layout, data, terms, base, change, whole)
+
+
+def _logs(
+    xp: Namespace, layout: Layout, data: dict[str, Array], terms: Terms, base: Array, change: Array, whole: Array
+) -> tuple[Array, Array]:
+    """Logs of the likelihood of each slot and of its change at each entry, accurate for small changes and for large ones."""
+    one, zero, at_entry = xp.array(1.0), xp.array(0.0), data["entry_slot"]
+    if layout.full:
+        if layout.notes:
+            whole = xp.where(xp.take(terms.echo.silent, at_entry), one, whole)
+        return xp.zeros(layout.slots), xp.log(whole)
     if layout.notes:
         base = xp.where(terms.echo.silent, one, base)
-    base_log, at_entry = xp.log(base), data["entry_slot"]
+    base_log = xp.log(base)
     relative = change / xp.take(base, at_entry)
-    if not layout.bias:
-        return base_log, xp.log1p(relative)
     far = relative < -0.5
     apart = xp.log(xp.where(far, whole, one)) - xp.take(base_log, at_entry)
     return base_log, xp.where(far, apart, xp.log1p(xp.where(far, zero, relative)))

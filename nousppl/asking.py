@@ -37,7 +37,7 @@ def linear_draws(
     from their group's
     law, by a hash of their label, so that a new source is the same new source in every question."""
     count = len(next(iter(draws.values())))
-    total = np.zeros((count, len(claims)))
+    total = np.zeros((count, len(claims)), working_dtype())
     for column, name in enumerate(fixed):
         if name:
             total += np.outer(draws[name], design.fixed[claims, column])
@@ -48,11 +48,18 @@ def linear_draws(
     return total
 
 
+def working_dtype() -> type[np.floating[Any]]:
+    """The precision that jax works in: single unless the user switched to double."""
+    from jax import config
+
+    return np.float64 if config.read("jax_enable_x64") else np.float32
+
+
 def level_draws(name: str, index: NDArray[np.int32], new_levels: tuple[str, ...], draws: Draws) -> Floats:
     """(draws, len(index)) effects of some levels; those beyond the known ones are new."""
     sigma = draws[name + "_sigma"]
     known = draws[name].shape[1] if name in draws else 0
-    out = np.empty((len(sigma), len(index)))
+    out = np.empty((len(sigma), len(index)), working_dtype())
     old = index < known
     if old.any():
         out[:, old] = draws[name][:, index[old]]
@@ -111,7 +118,7 @@ def _bias_draws(blueprint: Blueprint, encoded: Encoded, draws: Draws, claims: ND
     levels = len(next(iter(blueprint.bias.levels.values())))
     level = encoded.bias_level[claims]
     count = len(draws[name + "_sigma"])
-    out = np.empty((count, len(claims), classes))
+    out = np.empty((count, len(claims), classes), working_dtype())
     old = level < levels
     if old.any():
         out[:, old] = draws[name].reshape(count, levels, classes)[:, level[old]]

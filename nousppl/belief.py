@@ -166,7 +166,7 @@ class Belief:
     def entropy(self) -> float:
         """Entropy of the belief in bits; "other" counts as the answers that it stands for, equally probable."""
         p = self.path[-1]
-        return float(-(p * np.log2(np.where(p > 0, p / self._sizes, 1.0))).sum())
+        return float(-(p * np.log2(np.where(p > 0, p / self._sizes, 1.0))).sum() + 0.0)
 
     @property
     def _sizes(self) -> Floats:
@@ -255,8 +255,10 @@ class Belief:
     @property
     def verdict(self) -> str:
         """One of "clear", "sources disagree", "too little evidence", "not named"; see :func:`verdicts`."""
-        opposition = 0.0 if self._second is None else self._support[self._second]
         unnamed = self.open and self.top == len(self.answers) - 1
+        opposition = 0.0
+        if not unnamed and self.probability < CLEAR and self._second is not None:
+            opposition = self._support[self._second]
         return str(verdicts(unnamed, self.probability, opposition))
 
     def history(self) -> pd.DataFrame:

@@ -246,6 +246,7 @@ def _layout(encoded: Encoded, slots: Slots, questions: Ints, claims: Ints, data:
         popularity=popular,
         soft=len(slots.row) > len(slots.claim) or bool((data["row_weight"] < 1.0).any()),
         bias=encoded.errors.bias != "none",
+        full=encoded.errors.bias != "none" and bool(encoded.cells.closed[questions].all()),
         notes=bool((data["slot_looks"] == 0.0).any()),
         ceiling=bool(np.isfinite(data["claim_ceiling"]).any()),
         open=bool(data["row_open"].any()),

@@ -69,14 +69,9 @@ def sources_view(trust: Trust) -> RenderableType:
     if not len(sources):
         return Text("no sources", style="dim")
     shown = sources.sort_values("claims", ascending=False, kind="stable").head(MOST_SOURCES)
-    table = pd.DataFrame({"source": shown.index})
-    for name in ("reliability", "freshness"):
-        columns = shown[[name, f"{name}_lower", f"{name}_upper"]].to_numpy(dtype=float)
-        table[name] = [f"{middle:.2f} [{low:.2f}, {high:.2f}]" for middle, low, high in columns]
-    table["claims"], table["settled"] = shown["claims"].to_numpy(), shown["settled"].to_numpy()
     rest = len(sources) - len(shown)
     title = "Sources" if not rest else f"Sources with most claims ({rest:,} more)"
-    return frame_table(table, title)
+    return frame_table(display.sources_table(shown), title)
 
 
 def scores_view(rows: pd.DataFrame, sentences: Sequence[str]) -> RenderableType:

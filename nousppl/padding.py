@@ -102,6 +102,7 @@ def rounded(layouts: list[Layout]) -> Layout:
         rounds=max(layout.rounds for layout in layouts),
         nodes=max(layout.nodes for layout in layouts),
         popularity=any(layout.popularity for layout in layouts),
+        full=all(layout.full for layout in layouts),
         notes=any(layout.notes for layout in layouts),
         ceiling=any(layout.ceiling for layout in layouts),
         open=any(layout.open for layout in layouts),

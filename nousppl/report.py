@@ -10,6 +10,7 @@ from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
 import pandas as pd
 
 from nousppl import calibration, display, echoes, plotting
@@ -138,31 +139,15 @@ def _quality(content: Content, seed: int) -> dict[str, Any]:
 def _sources(sources: pd.DataFrame) -> dict[str, Any]:
     order = sources["claims"].to_numpy().argsort(kind="stable")[::-1][:MOST_SOURCES]
     shown = sources.iloc[order].sort_values("reliability", ascending=False, kind="stable")
-    table = (
-        shown.rename_axis("source")
-        .reset_index()[["source"]]
-        .assign(
-            reliability=_ranges(shown, "reliability"),
-            freshness=_ranges(shown, "freshness"),
-            claims=shown["claims"].to_numpy(),
-            settled=shown["settled"].to_numpy(),
-        )
-    )
     count = len(sources)
     which = f"All {count:,} sources" if len(shown) == count else f"The {len(shown)} sources with most claims"
-    note = (
-        f"{which}. Reliability: how often a claim is right when its source looked for itself. Freshness: how readily "
-        "it does so instead of repeating, as a log weight against what it may repeat. In brackets 90 % intervals; then "
-        "how many claims it made and on how many settled facts its record rests."
-    )
+    note = f"{which}. Reliability: how often a claim is right when its source looked for itself. "
+    if np.isfinite(sources["freshness"]).any():
+        note += "Freshness: how readily it does so instead of repeating, as a log weight against what it may repeat. "
+    note += "In brackets 90 % intervals; then how many claims it made and on how many settled facts its record rests."
     height = 0.22 * len(shown) + 0.8
     picture = _picture(lambda figure: plotting.plot_sources(shown, figure.subplots()), 7, height)
-    return {"sources": _table(table), "sources_note": note, "sources_picture": picture}
-
-
-def _ranges(sources: pd.DataFrame, name: str) -> list[str]:
-    columns = [name, f"{name}_lower", f"{name}_upper"]
-    return [f"{middle:.2f} ({low:.2f} – {high:.2f})" for middle, low, high in sources[columns].to_numpy(dtype=float)]
+    return {"sources": _table(display.sources_table(shown)), "sources_note": note, "sources_picture": picture}
 
 
 def _echoes(beliefs: Iterable[Belief]) -> dict[str, Any]:
@@ -170,10 +155,12 @@ def _echoes(beliefs: Iterable[Belief]) -> dict[str, Any]:
     pairs = echoes.echo_pairs(chosen)
     claims = sum(len(belief.status) for belief in chosen)
     likely = echoes.likeliest_origins(pairs)
-    note = (
-        f"Read from {len(chosen):,} questions with {claims:,} claims: {len(likely):,} of these are more likely echoes "
-        f"than fresh; {pairs['probability'].sum():.0f} echoes are expected in all."
+    found = (
+        f"{len(likely):,} of these are more likely echoes than fresh; {pairs['probability'].sum():.0f} echoes are "
+        "expected in all."
     )
+    read = f"Read from {display.count(len(chosen), 'question')} with {display.count(claims, 'claim')}: "
+    note = read + (found if len(pairs) else "none of these is likely an echo.")
     text = {"entity": "entity", "attribute": "attribute", "claim": "claim", "source": "source", "value": "value"}
     renamed = {**text, "origin": "echo of", "origin_source": "by", "probability": "P(this origin)", "echo": "P(echo)"}
     repeats = echoes.who_repeats_whom(pairs).rename(columns={"origin_source": "repeats", "echoes": "expected echoes"})

@@ -41,7 +41,7 @@ def random_case(
     """An evidence and a model.
 
     ``questions`` (default 1 to 3) of ``claims`` each (default 1 to 5), which name some of ``named`` answers (default 2
-    to 4); ``K`` answers where the list is open (default: as many as are named in one question, to 6). Each of
+    to 4); ``K`` answers where the list is open (default 2 to 6, at least as many as a question names). Each of
     ``FEATURES`` is on or off as given, else by a fair coin.
     """
     if unknown := set(features) - set(FEATURES):
@@ -53,11 +53,12 @@ def random_case(
     values = ["a", "b", "c", "d"][:size]
     asked = int(rng.integers(1, 4)) if questions is None else questions
     frame = pd.concat([_claims(rng, f"e{q:02d}", values, on, claims) for q in range(asked)], ignore_index=True)
-    settled = None
+    settled, names = None, frame[["entity", "value"]]
     if on["rejected"]:
         rejected = [f"e{q:02d}" for q in range(0, asked, 2)]
         settled = pd.DataFrame({"entity": rejected, "attribute": "x", "value": values[0], "verdict": "false"})
-    most = int(frame.groupby("entity")["value"].nunique().max())
+        names = pd.concat([names, settled[["entity", "value"]]])
+    most = int(names.groupby("entity")["value"].nunique().max())
     size_open = max(most, int(rng.integers(2, 7)) if K is None else K)
     return nous.Evidence(frame, settled=settled), _model(rng, seed, values if on["closed"] else size_open, on)
 

@@ -135,6 +135,9 @@ def test_a_question_with_too_many_claims_for_its_origins_is_still_shown(belief):
     assert large.to_dict()["points"][1]["origin"] == ""
     with pytest.raises(QuestionError, match="at most 2 claims"):
         _ = large.origins
+    bare = replace(belief, origins_of=refused)
+    assert bare.verdict == "clear"
+    assert "3 claims; points (nats) add up to" in repr(bare)
 
 
 def test_origins_are_computed_once_and_only_when_asked(belief):

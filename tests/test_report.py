@@ -109,7 +109,14 @@ def test_report_without_facts_or_echoes(content):
     bare = content._replace(settled=content.settled.head(0), explained=[], examples=[])
     words = " ".join(opened(render(bare)).words)
     assert "Nothing was settled" in words
-    assert "Read from 0 questions with 0 claims" in words
+    assert "Read from 0 questions with 0 claims: none of these is likely an echo." in words
+
+
+def test_freshness_is_left_out_where_there_are_no_echoes(content):
+    alone = content.sources.assign(freshness=np.inf, freshness_lower=np.inf, freshness_upper=np.inf)
+    page = render(content._replace(sources=alone))
+    assert "Freshness" not in page and "inf" not in " ".join(opened(page).words).split()
+    assert "Freshness" in render(content)
 
 
 def test_report_shows_the_sources_with_most_claims(content):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -24,9 +25,15 @@ from nousppl.inference.backend import JAX
 from nousppl.models import one_of, origin, program, reference
 from nousppl.trust import Trust
 
-# 20 models with 15 questions each; the questions of one model share its compilations.
-GROUPS, EACH = 20, 15
+# 12 models with 25 questions each; the questions of one model share its compilations.
+MODELS, EACH = range(60, 72), 25
 SINGLE, DOUBLE = 1e-5, 1e-10
+
+
+@pytest.fixture(autouse=True)
+def coarse(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Few nodes for the difficulty, which no comparison minds: both sides sum over the same."""
+    monkeypatch.setattr("nousppl.compile.difficulty_nodes", lambda claims, smooth=True: 9)
 
 
 def case(seed: int, **given: Any) -> tuple[nous.Evidence, Trust]:
@@ -97,13 +104,13 @@ def worst(values: list[float]) -> float:
 # ------------------------------------------------------------------------------------------------------- posteriors
 
 
-@pytest.mark.parametrize("group", range(GROUPS))
+@pytest.mark.parametrize("group", MODELS)
 def test_marginal_is_brute_force_in_single_precision(group: int) -> None:
     assert worst(differences(*case(group, questions=EACH))) < SINGLE
 
 
 def test_the_random_problems_have_every_feature_on_and_off() -> None:
-    evidences, models = zip(*(random_case(group, questions=EACH) for group in range(GROUPS)), strict=True)
+    evidences, models = zip(*(random_case(group, questions=EACH) for group in MODELS), strict=True)
     assert sum(len(evidence.questions) for evidence in evidences) >= 300
     on = {
         "origin": [m.origin is not None for m in models],
@@ -128,27 +135,27 @@ def test_the_random_problems_have_every_feature_on_and_off() -> None:
     assert {name: any(flags) and not all(flags) for name, flags in on.items()} == dict.fromkeys(on, True)
 
 
-@pytest.mark.parametrize("seed", range(100, 106))
-def test_marginal_is_brute_force_in_double_precision(seed: int) -> None:
-    with jax.enable_x64(True):
-        assert worst(differences(*case(seed, questions=8))) < DOUBLE
-
-
 @pytest.mark.parametrize(
-    "features",
-    [
-        {"popularity": True, "difficulty": False, "closed": False},
-        {"popularity": False, "difficulty": True, "closed": True, "ceiling": False},
-    ],
-    ids=["popularity", "difficulty"],
+    ("seed", "features"), [(101, {}), (103, {}), (104, dict.fromkeys(("origin", "lag", "text"), True))]
 )
-def test_marginal_is_the_reference_program(features: dict[str, bool]) -> None:
-    """Eight questions of three claims; they are of one shape, and so share the program's compilation."""
+def test_marginal_is_brute_force_in_double_precision(seed: int, features: dict[str, bool]) -> None:
+    with jax.enable_x64(True):
+        assert worst(differences(*case(seed, questions=10, **features))) < DOUBLE
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("claims", "features"),
+    [
+        (3, {"popularity": True, "difficulty": False, "closed": False}),
+        (2, {"popularity": False, "difficulty": True, "closed": True}),
+    ],
+)
+def test_marginal_is_the_reference_program(claims: int, features: dict[str, bool]) -> None:
+    """Eight questions of one shape, which share the program's compilation."""
     on = features | {"origin": True, "lineage": False}
-    cases = [case(seed, questions=2, claims=3, named=3, K=4, **on) for seed in range(200, 204)]
-    seen = [differences(*one, joint_by_reference) for one in cases]
-    assert sum(map(len, seen)) == 8
-    assert worst([d for some in seen for d in some]) < SINGLE
+    cases = [case(seed, questions=4, claims=claims, named=3, K=4, **on) for seed in (200, 201)]
+    assert worst([d for one in cases for d in differences(*one, joint_by_reference)]) < SINGLE
 
 
 # ------------------------------------------------------------------------------------------- origins, sums to one
@@ -169,9 +176,9 @@ def origins_by_witness(orders: list[Written], grid: witness.Grid, claims: int) -
 @pytest.mark.parametrize("soft", [True, False])
 @pytest.mark.parametrize("difficulty", [True, False])
 def test_origins_are_those_of_brute_force(soft: bool, difficulty: bool) -> None:
-    for seed in (300, 301, 302):
+    for seed in (300, 301):
         on = {"origin": True, "lineage": False, "soft": soft, "difficulty": difficulty}
-        evidence, trust = case(seed, questions=3, claims=3, **on)
+        evidence, trust = case(seed, questions=6, claims=3, **on)
         for index, (entity, attribute) in enumerate(evidence.questions.itertuples(index=False)):
             expected = origins_by_witness(written(trust, evidence, index), grid_of(trust, evidence, index), 3)
             found = trust.posterior(evidence.question(entity, attribute)).origins.to_numpy()
@@ -179,7 +186,7 @@ def test_origins_are_those_of_brute_force(soft: bool, difficulty: bool) -> None:
 
 
 def test_origins_where_some_are_given() -> None:
-    evidence, trust = case(7, questions=12, claims=4, origin=True, lineage=True, notes=False, undated=False)
+    evidence, trust = case(7, questions=20, claims=4, origin=True, lineage=True, notes=False, undated=False)
     given = evidence.coded.claim_origin
     assert (given >= 0).sum() >= 5
     for entity, attribute in evidence.questions.itertuples(index=False):
@@ -187,19 +194,20 @@ def test_origins_where_some_are_given() -> None:
         table = trust.posterior(question).origins.to_numpy()
         np.testing.assert_allclose(table.sum(1), 1.0, atol=1e-9)
         start = 4 * question.index
-        for j in np.flatnonzero(given[start : start + 4] >= 0):
-            assert table[j, 1 + given[start + j] - start] == 1.0
-            assert (table[:, 1 + j] == 0.0).all()  # what adds nothing is repeated by nobody
+        mine = given[start : start + 4]
+        for j in np.flatnonzero(mine >= 0):
+            assert table[j, 1 + mine[j] - start] == 1.0
+            assert (table[mine < 0, 1 + j] == 0.0).all()  # nobody else repeats what adds nothing
 
 
 def sequences(values: list[str], K: int | list[str], derived: bool, **errors: Any) -> tuple[nous.Evidence, Trust]:
     """All sequences of three claims, each a question of its own: the same three sources, channels and times."""
+    notes = (False, derived, False)
     frame = pd.DataFrame(
         [
-            {"entity": f"q{i:03d}", "value": value, "source": "stt"[j], "channel": "mmn"[j], "time": [0.0, 3.0, 40.0][j]}
-            | ({"derived": j == 1} if derived else {})
+            {"entity": f"q{i:03d}", "value": value, "source": source, "channel": channel, "time": time, "derived": note}
             for i, said in enumerate(itertools.product(values, repeat=3))
-            for j, value in enumerate(said)
+            for value, source, channel, time, note in zip(said, "stt", "mmn", (0.0, 3.0, 40.0), notes, strict=True)
         ]
     ).assign(attribute="x")
     strong = nous.Origin(strong="same_source + same_channel")
@@ -266,38 +274,39 @@ BROKEN = {
 CONTROL = dict.fromkeys(FEATURES, True) | dict.fromkeys(("closed", "bias", "difficulty", "lineage", "undated"), False)
 
 
+@functools.cache
+def control_case() -> tuple[nous.Evidence, Trust, pd.DataFrame]:
+    """Questions with most features on, and their posteriors by brute force."""
+    evidence, trust = case(2, questions=12, claims=5, named=3, K=6, **CONTROL)
+    assert trust.model.origin == nous.Origin(strong="same_source + same_channel", text="text", orders=3)
+    exact_ones = [
+        posterior_of(written(trust, evidence, index), lambda one: joint_by_witness(one, witness.NO_DIFFICULTY))
+        for index in range(len(evidence.questions))
+    ]
+    return evidence, trust, pd.DataFrame(exact_ones)
+
+
 @pytest.fixture
 def traced_anew() -> Iterator[None]:
     """Compiled code is kept by layout; a rule that is taken out shows only in code that is traced again."""
+    control_case()
     exact.witnesses.clear_cache()
     yield
     exact.witnesses.clear_cache()
 
 
 def batched_difference() -> float:
-    """Of the batched posterior from brute force, on questions with most features on."""
-    evidence, trust = case(CONTROL_SEED, questions=20, claims=5, named=3, K=6, **CONTROL)
+    evidence, trust, expected = control_case()
     table = trust.posteriors(evidence).probabilities
-    out = []
-    for index, entity in enumerate(evidence.questions["entity"]):
-        grid = grid_of(trust, evidence, index)
-        expected = pd.Series(posterior_of(written(trust, evidence, index), lambda one, g=grid: joint_by_witness(one, g)))
-        found = table[table["entity"] == entity].set_index("answer")["probability"]
-        out.append(float((found - expected).abs().max(skipna=False)))
-    return worst(out)
-
-
-CONTROL_SEED = 0
+    found = table.pivot(index="entity", columns="answer", values="probability").reset_index(drop=True)
+    return float((found - expected).abs().to_numpy()[expected.notna().to_numpy()].max())
 
 
 def test_the_control_case_agrees(traced_anew: None) -> None:
-    assert case(CONTROL_SEED, questions=1, **CONTROL)[1].model.origin == nous.Origin(
-        strong="same_source + same_channel", text="text", orders=3
-    )
     assert batched_difference() < SINGLE
 
 
 @pytest.mark.parametrize("rule", BROKEN)
 def test_a_broken_rule_is_noticed(rule: str, traced_anew: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(*BROKEN[rule])
-    assert not batched_difference() < 10 * SINGLE
+    assert not batched_difference() < 100 * SINGLE
