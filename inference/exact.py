@@ -1,8 +1,7 @@
 """The exact posterior of the truth, given draws of the parameters: one call for any number of questions.
 
 Truths and origins are summed out in closed form (``nousppl.models.one_of``); averaging over draws carries the
-uncertainty
-about the sources into the belief.
+uncertainty about the sources into the belief.
 """
 
 from __future__ import annotations
@@ -21,8 +20,7 @@ from nousppl.models.one_of import add_up, claim_logs, likelihood, prepare
 from nousppl.models.program import Plan, cell_log_prior, constants
 
 Draws = dict[str, NDArray[np.float32]]
-"""Per draw: ``logit`` and ``log_concentration`` (draws, claims) and the other sites by name (draws,) or (draws,
-size)."""
+"""``logit`` and ``log_concentration`` (draws, claims), and the other sites by name, (draws,) or (draws, size)."""
 
 
 class ClaimLogs(NamedTuple):

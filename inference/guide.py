@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 from nousppl.inference.packed import Packing
 from nousppl.models.program import Plan
 
-
 STRIDE = 0.2
-"""A row of the factor has as many elements as there are parameters before it, and all of them jitter by the step size of the
-optimiser: their steps are this much smaller, so that together they do not drown the row's scale."""
+"""A row of the factor has as many elements as there are parameters before it, and all of them jitter by the step size
+of
+the optimiser: their steps are this much smaller, so that together they do not drown the row's scale."""
 
 
 class State(NamedTuple):
@@ -24,13 +24,13 @@ class State(NamedTuple):
     mean: jax.Array
     """(size,)"""
     factor: jax.Array
-    """(full, full): log scales on the diagonal; below it the Cholesky factor in units of its row's scale, over `STRIDE`."""
+    """(full, full): log scales on the diagonal, below it the Cholesky factor in units of row scale over `STRIDE`."""
     log_scale: jax.Array
     """(size - full,)"""
 
 
 def initial(plan: Plan, pack: Packing, scale: float = 0.02) -> State:
-    """Prior medians with a spread so small that the first gradients are hardly noisy; it grows to its size within some hundred steps."""
+    """Prior medians with a spread so small that the first gradients are hardly noisy; it grows within some hundred steps."""
     mean = np.zeros(pack.size)
     priors = {site.name: site.prior for site in plan.sites if site.scale is None}
     for slot in pack.slots:

@@ -21,7 +21,8 @@ class SVI:
         samples: Monte-Carlo samples of the gradient a step.
         draws: number of draws of the parameters that the trust keeps.
         full_size: most parameters in the full-covariance block.
-        tolerance: the fit has settled when a block of steps lowers the mean loss by less than this share of its noise.
+        tolerance: the fit has settled when a block of steps lowers the mean loss by less than this share of its
+            noise.
         batch_claims: above this many claims a step sees a batch of the questions, below it all of them.
     """
 

@@ -1,8 +1,7 @@
 """All parameters of a program in one vector, and its log density there.
 
-The density equals that of ``nousppl.models.program.program`` in unconstrained parameters, Jacobians included;
-priors are
-evaluated together instead of site by site, which compiles several times faster.
+The density equals that of ``nousppl.models.program.program`` in unconstrained parameters, Jacobians included; priors
+are evaluated together instead of site by site, which compiles several times faster.
 """
 
 from __future__ import annotations
@@ -49,9 +48,9 @@ class Packing(NamedTuple):
 
 
 def packing(plan: Plan, full_size: int) -> Packing:
-    """Top-level parameters first, then group effects from the smallest set to the largest; as many whole sets as
-    fit get a full
-    covariance."""
+    """Top-level parameters first, then group effects from the smallest set to the largest; as many whole sets as fit
+    get
+    a full covariance."""
     sites = sorted(plan.sites, key=lambda site: (site.scale is not None, site.size or 1))
     slots, start, full = [], 0, 0
     for site in sites:

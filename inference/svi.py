@@ -1,10 +1,9 @@
 """Stochastic variational inference with one compiled block of steps and a judged end.
 
-The evidence lower bound is estimated with reparameterised draws (Kucukelbir et al. 2017). A fit advances by blocks
-of steps;
-when the mean loss of a block no longer falls by more than its noise the step size is lowered, and after three
-lowerings the
-fit has settled. The parameters returned are the average over the last block (Polyak & Juditsky 1992).
+The evidence lower bound is estimated with reparameterised draws (Kucukelbir et al. 2017). A fit advances by blocks of
+steps: first without noise, which moves the means quickly to where the posterior is, then with it. When the mean loss
+of a block no longer falls by more than its noise the step size is lowered, and when that happens again the fit has
+settled. The parameters returned are the average over the last block (Polyak & Juditsky 1992).
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ VOTE_BLOCKS = 1
 CLIMB_BLOCKS = 2
 """Blocks without noise after that: only the means move, quickly, to where the posterior is."""
 CLIMB_RATE = 3.0
-LOWERINGS = 2
+LOWERINGS = 1
 """How often the step size is lowered before the fit counts as settled."""
 
 Progress = Callable[[int, float], None]

@@ -8,12 +8,10 @@ from typing import NamedTuple
 class Layout(NamedTuple):
     """Sizes and switches; hashable, so that code is compiled once per layout.
 
-    A *slot* is a claim in one of the averaged orders of its question, an *instance* a question in one order, a
-    *row* one value
-    that a claim names (soft claims name several), a *cell* one answer of a question ("other" is one), an *icell* a
-    cell in an
-    instance, an *entry* a slot and a cell whose likelihood differs from that of a cell not named before, a *term*
-    an entry and a row.
+    A *slot* is a claim in one of the averaged orders of its question, an *instance* a question in one order, a *row*
+    one value that a claim names (soft claims name several), a *cell* one answer of a question ("other" is one), an
+    *icell* a cell in an instance, an *entry* a slot and a cell whose likelihood differs from that of a cell not named
+    before, a *term* an entry and a row.
     """
 
     questions: int
@@ -27,8 +25,8 @@ class Layout(NamedTuple):
     pairs: int
     """Listed pairs whose text was compared; 0 where the model has no text."""
     slot_blocks: int
-    """Blocks of slots in which long sums are taken, so that millions of small terms add up accurately; 0 where
-    none is long."""
+    """Blocks of slots in which long sums are taken, so that millions of small terms add up accurately; 0 where none is
+    long."""
     entry_blocks: int
     """The same for the entries."""
     rounds: int

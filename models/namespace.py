@@ -1,8 +1,7 @@
 """The few array and sampling operations that the models are written in.
 
-A backend (see ``nousppl.inference.backend``) supplies one object with these methods, so that the same model code
-runs on
-numpyro/jax and can run on pyro/torch.
+A backend (see ``nousppl.inference.backend``) supplies one object with these methods, so that the same model code runs
+on numpyro/jax and can run on pyro/torch.
 """
 
 from __future__ import annotations

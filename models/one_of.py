@@ -1,10 +1,9 @@
 """One answer out of several: the likelihood of every claim under every possible truth, and of every question.
 
-Fresh claims name the truth with the source's reliability; wrong ones follow the popularity of earlier wrong
-answers, clipped so that a
-claim for an answer never counts against it in an open domain. Repetitions come from ``nousppl.models.origin``.
-With all reliabilities equal,
-no origins and no popularity this is the multi-class model of Dawid & Skene (1979) with one coin per source.
+Fresh claims name the truth with the source's reliability; wrong ones follow the popularity of earlier wrong answers,
+clipped so that a claim for an answer never counts against it in an open domain. Repetitions come from
+``nousppl.models.origin``. With all reliabilities equal, no origins and no popularity this is the multi-class model of
+Dawid & Skene (1979) with one coin per source.
 """
 
 from __future__ import annotations
@@ -52,10 +51,8 @@ def likelihood(xp: Namespace, layout: Layout, data: dict[str, Array], theta: dic
         xp: the array namespace.
         layout: static sizes.
         data: arrays of the problem.
-        theta: parameters; ``logit`` (claims,), ``log_concentration`` (claims,), ``beta``, ``difficulty_sd``,
-            ``bias`` (terms-wise
-            callable not needed: ``bias_cell`` (classes,) and ``bias_source`` (sources, classes) or absent) and those of
-            `nousppl.models.origin.echo`.
+        theta: parameters; ``logit`` (claims,), ``log_concentration`` (claims,), ``beta``, ``difficulty_sd``, ``bias``
+            (classes,), ``bias_source`` (levels * classes,) or absent, and those of `nousppl.models.origin.echo`.
     """
     terms = prepare(xp, layout, data, theta)
 
@@ -132,8 +129,8 @@ def by_term(xp: Namespace, layout: Layout, data: dict[str, Array], of_entry: Arr
 
 
 def clip(xp: Namespace, law: Array, top: Array, right: Array, wrong: Array, uniform: Array, open_: Array) -> Array:
-    """Mix the law of wrong answers with the uniform one just enough that no answer is likelier as an error than as
-    the truth.
+    """Mix the law of wrong answers with the uniform one just enough that no answer is likelier as an error than as the
+    truth.
 
     Args:
         xp: the array namespace.
@@ -166,8 +163,8 @@ def claim_logs(
     """Log likelihood of each claim.
 
     Returns:
-        (slots,) log p(claim | a truth not named before), and (entries,) what is added to it where the entry's cell
-        is the truth.
+        (slots,) log p(claim | a truth not named before), and (entries,) what is added to it where the entry's cell is
+        the truth.
     """
     claim, slot = data["slot_claim"], data["term_slot"]
     ceiling = xp.take(data["claim_ceiling"], claim) if layout.ceiling else None

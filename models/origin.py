@@ -1,9 +1,9 @@
 """Which claims repeat earlier ones: the distance-dependent Chinese restaurant process, summed out over ragged tables.
 
-Every claim's value is observed, so the origin of a claim integrates out exactly, one claim at a time. What is needed of
-the earlier claims are sums: over all of them, over those with the same value, and over those that share a source
-or a channel.
-They are running sums along chains (Blei & Frazier 2011 give the process; the sums are exact, not truncated).
+Every claim's value is observed, so the origin of a claim integrates out exactly, one claim at a time. What is needed
+of the earlier claims are sums: over all of them, over those with the same value, and over those that share a source
+or a channel. They are running sums along chains (Blei & Frazier 2011 give the process; the sums are exact, not
+truncated).
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ def subset_weights(xp: Namespace, coefficients: list[Array]) -> list[Array]:
     """Additive weights v_U with ``sum_{U subset of T} v_U = exp(sum_{f in T} c_f)`` for each non-empty T (Moebius
     inversion).
 
-    A pair that shares exactly the features T then gets ``exp`` of the sum of their coefficients when the sums over all
-    pairs that share at least U are added up with weights v_U.
+    A pair that shares exactly the features T then gets ``exp`` of the sum of their coefficients when the sums over
+    all pairs that share at least U are added up with weights v_U.
     """
     groups = subsets(len(coefficients))
     total = {group: xp.exp(sum(coefficients[f] for f in group)) for group in groups}
@@ -48,9 +48,7 @@ def subset_weights(xp: Namespace, coefficients: list[Array]) -> list[Array]:
     ]
 
 
-def running_sums(
-    xp: Namespace, values: Array, position: Array, time: Array | None, rate: Array, rounds: int
-) -> Array:
+def running_sums(xp: Namespace, values: Array, position: Array, time: Array | None, rate: Array, rounds: int) -> Array:
     """Inclusive running sums along chains, each term fading by ``exp(-rate * elapsed time)``.
 
     Args:
@@ -104,9 +102,8 @@ def strong_sums(
     """Sums that do not depend on who is original: strong weights before each claim, and same-value ones.
 
     Returns:
-        strong weight of all earlier claims (slots,), of those with the row's value (rows,), and the decayed number
-        of earlier
-        rows with the same value (rows,).
+        strong weight of all earlier claims (slots,), of those with the row's value (rows,), and the decayed number of
+        earlier rows with the same value (rows,).
     """
     rate = theta["rate"]
     if layout.lag:
@@ -159,8 +156,7 @@ def text_sums(
 
 def popularity(xp: Namespace, layout: Layout, data: dict[str, Array], originality: Array) -> tuple[Array, Array, Array]:
     """Running counts of originals: all before each slot (slots,), with the row's value before it (rows,), and the
-    inclusive
-    sums by value in chain order (rows,), which the entries point into."""
+    inclusive sums by value in chain order (rows,), which the entries point into."""
     order, position = data["chain_order"][:2], data["chain_position"][:2]
     values = xp.take(by_row_of_slot(xp, layout, data, originality) * data["row_share"], order)
     totals = running_sums(xp, values, position, None, xp.array(0.0), layout.rounds)
@@ -176,8 +172,8 @@ def echo(xp: Namespace, layout: Layout, data: dict[str, Array], theta: dict[str,
         xp: the array namespace.
         layout: static sizes.
         data: arrays of the problem.
-        theta: ``concentration`` (slots,) alpha; ``strangers`` w0; ``strong`` weights by feature group; ``rate`` of lag
-            decay; ``copy_error`` eps; ``text`` and ``text_mean``.
+        theta: ``concentration`` (slots,) alpha; ``strangers`` w0; ``strong`` weights by feature group; ``rate`` of
+            lag decay; ``copy_error`` eps; ``text`` and ``text_mean``.
     """
     alpha = theta["concentration"]
     strong, strong_same, same = strong_sums(xp, layout, data, theta)

@@ -36,7 +36,8 @@ class Plan(NamedTuple):
     sites: tuple[Site, ...]
     reliability: tuple[str, ...]
     """Sites of the fixed coefficients, in the order of the design's columns ("" for a column without a site:
-    coefficient 0)."""
+    coefficient
+    0)."""
     reliability_groups: tuple[str, ...]
     freshness: tuple[str, ...]
     freshness_groups: tuple[str, ...]
@@ -56,8 +57,8 @@ class Plan(NamedTuple):
 
 
 def sample_sites(xp: Namespace, plan: Plan, data: dict[str, Array]) -> dict[str, Array]:
-    """Declare all parameters; group effects are centred level by level where ``data["centred <site>"]`` says so
-    (levels with many claims want centred effects, levels with few non-centred ones: Betancourt & Girolami 2015)."""
+    """Declare all parameters; group effects are centred level by level where ``data["centred <site>"]`` says so (levels
+    with many claims want centred effects, levels with few non-centred ones: Betancourt & Girolami 2015)."""
     values: dict[str, Array] = {}
     for site in plan.sites:
         if site.scale is None:
@@ -130,9 +131,9 @@ def cell_log_prior(xp: Namespace, layout: Layout, data: dict[str, Array], theta:
 def question_logs(xp: Namespace, layout: Layout, data: dict[str, Array], theta: dict[str, Array]) -> Array:
     """(questions,) log joint density of the claims and the settled truth, or of the claims where nothing is settled.
 
-    Where ``data["at_vote"]`` is above 0, unsettled truths are weighted by the share of votes instead of summed
-    out: a bound whose
-    maximum is a good place to start from, since it cannot lie in the mirror mode in which all sources are liars.
+    Where ``data["at_vote"]`` is above 0, unsettled truths are weighted by the share of votes instead of summed out: a
+    bound whose maximum is a good place to start from, since it cannot lie in the mirror mode in which all sources are
+    liars.
     """
     joint = likelihood(xp, layout, data, theta).by_cell + cell_log_prior(xp, layout, data, theta)
     summed = xp.logsumexp_by(joint, data["cell_question"], layout.questions)

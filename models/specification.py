@@ -70,10 +70,10 @@ class Errors:
 
     Attributes:
         popularity: wrong answers that were given before are likelier to be given again (shared error).
-        difficulty: True, False or "auto": a random effect of the question on the logit of reliability. "auto" turns it
-            on where there are no origins, since with echoes in the model it is not identified beside them.
-        bias: "none"; "class" (closed lists: reliability depends on the true answer, two-coin for T/F); "source" (so it
-            does, by source: for two answers the hierarchical Dawid-Skene model).
+        difficulty: True, False or "auto": a random effect of the question on the logit of reliability. "auto" turns
+            it on where there are no origins, since with echoes in the model it is not identified beside them.
+        bias: "none"; "class" (closed lists: reliability depends on the true answer, two-coin for T/F); "source" (so
+            it does, by source: for two answers the hierarchical Dawid-Skene model).
     """
 
     popularity: bool = True

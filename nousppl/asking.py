@@ -33,9 +33,8 @@ CHUNK = 100_000
 def linear_draws(
     part: str, design: Design, fixed: tuple[str, ...], groups: tuple[str, ...], draws: Draws, claims: NDArray[np.int64]
 ) -> Floats:
-    """(draws, claims) linear predictor of some claims under each draw; levels that the fit did not know are drawn
-    from their group's
-    law, by a hash of their label, so that a new source is the same new source in every question."""
+    """(draws, claims) linear predictor of some claims under each draw; levels that the fit did not know are drawn from
+    their group's law, by a hash of their label, so that a new source is the same new source in every question."""
     count = len(next(iter(draws.values())))
     total = np.zeros((count, len(claims)), working_dtype())
     for column, name in enumerate(fixed):
@@ -172,8 +171,8 @@ class Answers:
         self.blueprint, self.encoded, self.draws, self.seed = blueprint, encoded, draws, seed
 
     def cells(self, questions: NDArray[np.int64]) -> tuple[Floats, Floats, Floats]:
-        """Mean probability, its standard deviation over draws, and fresh witnesses, of all cells of the questions
-        in order."""
+        """Mean probability, its standard deviation over draws, and fresh witnesses, of all cells of the questions in
+        order."""
         from nousppl.inference.exact import posterior_cells
 
         parts = []

@@ -1,7 +1,7 @@
 """Second half of compilation: encoded claims of some questions -> an immutable ragged ``Problem``.
 
-No Python loop runs over claims: chains of earlier claims, entries (claim x answer) and listed pairs are laid out
-by sorting.
+No Python loop runs over claims: chains of earlier claims, entries (claim x answer) and listed pairs are laid out by
+sorting.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from nousppl.slots import Chains, Slots, chain, joint, lay_out
 from nousppl.text import listed_pairs
 
 TRACKED = 64
-"""Most named answers of a question whose own popularity is subtracted when they are the truth; of the rarer ones
-it is neglected."""
+"""Most named answers of a question whose own popularity is subtracted when they are the truth; of the rarer ones it is
+neglected."""
 BLOCK = 256
 """Longer sums than this are taken in blocks."""
 
@@ -266,8 +266,8 @@ def difficulty_nodes(claims: int, smooth: bool = True) -> int:
     """Number of equispaced nodes over ±5 standard deviations for questions of up to ``claims`` claims.
 
     The integrand narrows like one over the square root of the number of claims; the trapezoid rule is exact to
-    rounding while the step
-    stays well below that width and the integrand is smooth: a ceiling or the clip of open domains puts kinks into it.
+    rounding while the step stays well below that width and the integrand is smooth: a ceiling or the clip of open
+    domains puts kinks into it.
     """
     if claims <= 8 and smooth:
         return 21

@@ -91,8 +91,7 @@ def _named_sizes(coded: Coded) -> dict[Any, int]:
 
 @dataclass(frozen=True)
 class Cells:
-    """Answers of all questions, questions end to end: named ones in sorted order and then "other", or the closed
-    list."""
+    """Answers of all questions end to end: the named ones in sorted order and then "other", or the closed list."""
 
     offset: Ints
     """(Q + 1,)"""
@@ -151,7 +150,8 @@ def encode_claims(
     """Encode an evidence for a model.
 
     Raises:
-        ModelError: a column is missing, a value is outside a closed list, K is too small, contradictory settled facts.
+        ModelError: a column is missing, a value is outside a closed list, K is too small, contradictory settled
+            facts.
     """
     coded = evidence.coded
     frame = evidence.covariates

@@ -35,8 +35,7 @@ def learned_questions(encoded: Encoded, learn_from: str) -> NDArray[np.int64]:
 
 
 def split(questions: NDArray[np.int64], encoded: Encoded, batch_claims: int, seed: int) -> list[NDArray[np.int64]]:
-    """All questions at once, or random batches of about equally many claims where there are more than
-    ``batch_claims``."""
+    """All questions at once, or random batches of about equal size where there are more than ``batch_claims`` claims."""
     claims = np.diff(encoded.claim_offset)[questions]
     total = int(claims.sum())
     if total <= batch_claims:
@@ -111,7 +110,8 @@ def fit(
     """Fit the parameters.
 
     Returns:
-        the blueprint completed by what the fit learned about texts, the fit, and the number of settled truths it used.
+        the blueprint completed by what the fit learned about texts, the fit, and the number of settled truths it
+        used.
     """
     questions = learned_questions(encoded, learn_from)
     size = method.batch_claims if isinstance(method, SVI) else np.iinfo(np.int64).max

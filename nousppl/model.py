@@ -38,9 +38,8 @@ class TrustModel:
         origin: how claims repeat earlier ones; None for no echoes.
         errors: how fresh claims go wrong.
         base_rates: "uniform" or "learned" (closed lists of answers).
-        answers: attribute -> K, the number of plausible answers of an open domain, or the closed list of answers.
-            For other attributes
-            K is one more than the number of different values named.
+        answers: attribute -> K, the number of plausible answers of an open domain, or the closed list of answers. For
+            other attributes K is one more than the number of different values named.
         priors: part -> name -> scalar numpyro distribution, in place of the default; `priors` shows all.
         order_seed: keys the random orders that are averaged where the order of claims is not known.
 
@@ -72,8 +71,7 @@ class TrustModel:
         priors_of(self)
 
     def priors(self) -> dict[str, dict[str, Prior]]:
-        """The prior of every parameter, by part and name; standard deviations of group effects under the group's
-        name."""
+        """The prior of every parameter by part and name; that of a group's standard deviation under the group's name."""
         return priors_of(self)
 
     def fit(
@@ -91,8 +89,8 @@ class TrustModel:
             method: "svi", "nuts", or `nousppl.SVI` / `nousppl.NUTS` with options.
             seed: of everything random in the fit.
             learn_from: "settled" (only questions whose truth is settled), or "all" (the others too, their truths
-                summed out); default
-                "settled" where at least 30 truths are settled. Facts are assumed to be settled at random.
+                summed out); default "settled" where at least 30 truths are settled. Facts are assumed to be settled
+                at random.
             progress: True shows the progress with the loss; or a function of (steps taken, loss).
 
         Raises:

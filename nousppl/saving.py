@@ -32,8 +32,8 @@ MARK = "nousppl_trust"
 
 
 def datasets(trust: Trust) -> dict[str, xr.Dataset]:
-    """Group -> dataset with named dimensions, as arviz expects them: posterior, sample_stats and constant_data
-    (the table of sources)."""
+    """Group -> dataset with named dimensions, as arviz expects them: posterior, sample_stats and constant_data (the
+    table of sources)."""
     posterior = xr.Dataset(coords=_coordinates(trust))
     for name, value in trust.posterior_draws.items():
         dims = ("chain", "draw", *_dimension(trust.blueprint, name)[: value.ndim - 2])

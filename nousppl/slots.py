@@ -1,7 +1,7 @@
 """Claims in event order: slots, rows and chains of earlier claims.
 
-Where ties or missing times leave the order of a question's claims open, the claims are laid out in several random orders,
-keyed by hashes of the claims and never by their place in a table.
+Where ties or missing times leave the order of a question's claims open, the claims are laid out in several random
+orders, keyed by hashes of the claims and never by their place in a table.
 """
 
 from __future__ import annotations

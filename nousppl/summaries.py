@@ -137,8 +137,7 @@ def status(record: Mapping[str, Any], blueprint: Blueprint, flat: Draws) -> str:
 
 
 def echo_contraction(blueprint: Blueprint, flat: Draws) -> float | None:
-    """1 minus the ratio of posterior to prior standard deviation of the log weight of strangers; None without
-    origins."""
+    """1 minus posterior over prior standard deviation of the log weight of strangers; None without origins."""
     for site in blueprint.plan.sites:
         if site.name == "origin_log_strangers":
             prior = site.prior.parameters.get("scale")

@@ -18,12 +18,11 @@ GRID = 101
 def listed_pairs(
     encoded: Encoded, slots: Slots, claims: Ints, by_cell: Chains, groups: tuple[tuple[int, ...], ...]
 ) -> dict[str, Any]:
-    """Pairs of a row and an earlier one with the same value among the most recent claims, with the similarity of
-    their texts.
+    """Pairs of a row and an earlier one with the same value among the most recent claims, with the similarity of their
+    texts.
 
-    Pairs are listed by recency alone, whatever their values, up to ``Origin.max_listed``; of these only the ones
-    that say the same
-    matter, since similarity multiplies matches.
+    Pairs are listed by recency alone, whatever their values, up to ``Origin.max_listed``; of these only the ones that
+    say the same matter, since similarity multiplies matches.
     """
     if encoded.text is None or encoded.origin is None:
         return {}

@@ -74,9 +74,8 @@ class Trust:
         return unfold(self, encoded, question)
 
     def program(self, question: Question) -> Callable[[], None]:
-        """The readable probabilistic program of one question at the posterior mean of the parameters: a numpyro
-        model without arguments,
-        with sites ``truth``, ``origin_j`` and ``claim_j``, that ``numpyro.render_model`` can draw.
+        """The readable probabilistic program of one question at the posterior mean of the parameters: a numpyro model
+        without arguments, with sites ``truth``, ``origin_j`` and ``claim_j``, that ``numpyro.render_model`` can draw.
 
         Where the order of claims is not known it is written out in the first of the orders that are averaged.
         """
@@ -140,15 +139,15 @@ class Trust:
 
     @property
     def sources(self) -> pd.DataFrame:
-        """One row a source: reliability and freshness (mean over its claims, with 90 % interval), number of claims
-        and of settled facts
-        it was seen on. Reliability is P(right | fresh); freshness the log concentration of looking for itself."""
+        """One row a source: reliability and freshness (mean over its claims, with 90 % interval), number of claims and
+        of settled facts it was seen on. Reliability is P(right | fresh); freshness the log concentration of looking
+        for itself."""
         return self.table
 
     @cached_property
     def groups(self) -> pd.DataFrame:
-        """Every group effect and standard deviation: part, term, level, mean, sd and 90 % interval on the logit or
-        log scale."""
+        """Every group effect and standard deviation: part, term, level, mean, sd and 90 % interval on the logit or log
+        scale."""
         return summaries.groups(self.blueprint, self._flat)
 
     @cached_property

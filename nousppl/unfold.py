@@ -27,9 +27,8 @@ class Unfolded:
     """Per-claim likelihoods of one question under every draw.
 
     Attributes:
-        claim_log: (draws, nodes, orders, claims, cells) log likelihood of each claim, claims in event order; with
-            no difficulty there
-            is one node.
+        claim_log: (draws, nodes, orders, claims, cells) log likelihood of each claim, claims in event order; with no
+            difficulty there is one node.
         prior: (draws, cells) log prior mass.
     """
 
@@ -50,9 +49,9 @@ class Unfolded:
         """Beliefs after each claim.
 
         Returns:
-            samples (draws, cells) of the final belief; path (claims + 1, cells), the belief averaged over draws before any
-            claim and after each; log_odds (claims + 1, cells) of the path, taken from sums over the other answers so that
-            they stay finite where the path rounds to 1.
+            samples (draws, cells) of the final belief; path (claims + 1, cells), the belief averaged over draws
+            before any claim and after each; log_odds (claims + 1, cells) of the path, taken from sums over the other
+            answers so that they stay finite where the path rounds to 1.
         """
         total = self._log_joint()
         largest = total.max(0)
@@ -71,7 +70,7 @@ class Unfolded:
         return p[:, :, -1].T, mean, log_odds
 
     def _log_joint(self) -> Floats:
-        """(cells, draws, claims + 1) log of the joint of the truth and the claims so far, orders and difficulty averaged."""
+        """(cells, draws, claims + 1) log joint of the truth and the claims so far, orders and difficulty averaged."""
         joint = np.cumsum(np.moveaxis(self.claim_log, -1, 0), axis=4)
         if joint.shape[2] * joint.shape[3] == 1:
             joint = joint[:, :, 0, 0]
@@ -103,7 +102,7 @@ def log_rest(log_p: Floats) -> Floats:
 
 
 def _log_odds(log_p: Floats) -> Floats:
-    """(claims + 1, cells) log-odds of the mean over draws, wholly in logs: for odds beyond the range of floating point."""
+    """(claims + 1, cells) log-odds of the mean over draws wholly in logs: for odds beyond the range of floats."""
     with np.errstate(divide="ignore", invalid="ignore"):
         return (logsumexp(log_p, axis=1) - logsumexp(log_rest(log_p), axis=1)).T
 
@@ -116,9 +115,8 @@ def origins(
     features: int,
     grid: Floats | None,
 ) -> Floats:
-    """(claims, claims + 1) probability that each claim is fresh (column 0) or repeats claim k (column 1 + k),
-    averaged over the
-    truth, the orders and the draws.
+    """(claims, claims + 1) probability that each claim is fresh (column 0) or repeats claim k (column 1 + k), averaged
+    over the truth, the orders and the draws.
 
     Raises:
         QuestionError: more than 5,000 claims.
@@ -191,8 +189,8 @@ class PairWorld:
         return out
 
     def weights(self, theta: dict[str, Any], order: int) -> tuple[Floats, Floats, Floats, Ints]:
-        """Base and strong weights (claims, claims) of earlier claims, text ratios, and the place of each claim in
-        this order."""
+        """Base and strong weights (claims, claims) of earlier claims, text ratios, and the place of each claim in this
+        order."""
         slots, place = self.slots[order], self.place(order)
         time = np.empty(self.claims)
         time[self.slot_claim[slots]] = self.time[slots]

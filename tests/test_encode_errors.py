@@ -35,7 +35,8 @@ ERRORS: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "claim outside a closed list": (
         lambda: fit(nous.TrustModel(answers={"diet": ["vegan", "kosher"]})),
         nous.ModelError,
-        r"1 answers of attribute 'diet' are outside its closed list, first 'halal' \(entity 'ann'\); allowed are \['vegan', 'kosher'\]",
+        r"1 answers of attribute 'diet' are outside its closed list, first 'halal' \(entity 'ann'\); "
+        r"allowed are \['vegan', 'kosher'\]",
     ),
     "settled value outside a closed list": (
         lambda: fit(nous.TrustModel(answers={"diet": ["vegan", "halal"]}), [settled("kosher")]),

@@ -13,7 +13,7 @@ from nousppl.calibration import Marks
 
 FOLDS = 5
 PRIORS = {"origin": {"strangers": dist.Normal(1.0, 1.0)}}
-"""Domains that syndicate are no strangers: the weight of an unrelated earlier claim is of the order of a fresh one's."""
+"""Domains that report the same news are no strangers: an earlier claim weighs about as much as looking for oneself."""
 OPTIONS = nous.SVI(full_size=20, learning_rate=0.05, steps=1500)
 
 
@@ -64,5 +64,10 @@ def rows() -> list[Row]:
         at_least("covid: right where held ≥ .95", f"{where}; {score['held_95']:.0%} are", n, score["right_95"], 0.975),
         shown("covid: accuracy", where, n, score["accuracy"]),
         at_least("covid: log loss without origins", f"{where}, the same program", n, without["log_loss"], 0.5),
-        shown("covid: right where held ≥ .95, without origins", f"{where}; {without['held_95']:.0%} are", n, without["right_95"]),
+        shown(
+            "covid: right where held ≥ .95, without origins",
+            f"{where}; {without['held_95']:.0%} are",
+            n,
+            without["right_95"],
+        ),
     ]

@@ -32,5 +32,16 @@ def rows() -> list[Row]:
         shuffled = claims.iloc[rng.permutation(len(claims))]
         again = beliefs(shuffled, settled.head(100).iloc[rng.permutation(100)], few=200)
         different += int((first.probability != again.probability).sum() + (first.support != again.support).sum())
-    where = f"200 rumours of covid_rumor with ties and missing times, {PERMUTATIONS} permutations of rows, fit and asked"
-    return [Row("arrival order: answers that differ in any bit", where, len(first.probability), different, "0", different == 0)]
+    where = (
+        f"200 rumours of covid_rumor with ties and missing times, {PERMUTATIONS} permutations of rows, fit and asked"
+    )
+    return [
+        Row(
+            "arrival order: answers that differ in any bit",
+            where,
+            len(first.probability),
+            different,
+            "0",
+            different == 0,
+        )
+    ]

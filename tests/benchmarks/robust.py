@@ -38,8 +38,8 @@ def claims(*groups: tuple[str, int, str, str, float]) -> pd.DataFrame:
     """Claims one after the other, a millisecond apart.
 
     Args:
-        groups: (value, number of claims, source, channel, reliability); a source or channel that ends in "*" is another one for
-            every claim.
+        groups: (value, number of claims, source, channel, reliability); a source or channel that ends in "*" is
+            another one for every claim.
     """
     parts = []
     for value, count, source, channel, right in groups:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -11,26 +10,29 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
-from benchmarks.table import Row, at_least, at_most, folder, read, shown, watch
+from benchmarks.table import Row, at_most, folder, read, shown, watch
 
 import nousppl as nous
-from nousppl.compile import compile_problem
 from nousppl.asking import CHUNK, chunks
+from nousppl.compile import compile_problem
 
 OPTIONS = "full_size=20, learning_rate=0.05, steps=700"
 MODEL = f"""
 import nousppl as nous
-model = nous.TrustModel(origin=None, errors=nous.Errors(popularity=False, difficulty=False, bias="source"), base_rates="learned",
-                        answers={{"label": ["0", "1"]}})
+errors = nous.Errors(popularity=False, difficulty=False, bias="source")
+answers = {{"label": ["0", "1"]}}
+model = nous.TrustModel(origin=None, errors=errors, base_rates="learned", answers=answers)
 options = nous.SVI({OPTIONS})
 """
 """Hierarchical Dawid & Skene: each worker's rates of right answers for either truth are partially pooled."""
-OURS = MODEL + """
+OURS = (
+    MODEL
+    + """
 import sys
 evidence = nous.Evidence.from_csv(sys.argv[1])
 beliefs = model.fit(evidence, options, learn_from="all").posteriors(evidence)
 """
+)
 THEIRS = """
 import sys
 import pandas as pd
@@ -62,7 +64,7 @@ def product() -> list[Row]:
     claims, settled = read("crowd_product")
     table = claims.rename(columns={"entity": "task", "source": "worker", "value": "label"})
     scope: dict[str, object] = {}
-    exec(MODEL, scope)  # noqa: S102
+    exec(MODEL, scope)
     model, options = scope["model"], scope["options"]
     assert isinstance(model, nous.TrustModel) and isinstance(options, nous.SVI)
     evidence = nous.Evidence.from_csv(path)
@@ -79,7 +81,13 @@ def product() -> list[Row]:
     where, n = "crowd_product, nothing settled, against crowd-kit's DawidSkene(n_iter=100)", len(claims)
     times = f"best of {REPEATS}: %.2f s and %.2f s"
     return [
-        at_most("fit and posteriors, new process: ratio", f"{where}; {times % (cold_ours, cold_peer)}", n, cold_ours / cold_peer, 4),
+        at_most(
+            "fit and posteriors, new process: ratio",
+            f"{where}; {times % (cold_ours, cold_peer)}",
+            n,
+            cold_ours / cold_peer,
+            4,
+        ),
         at_most("fit and posteriors, warm: ratio", f"{where}; {times % (warm[0], peer[0])}", n, warm[0] / peer[0], 1),
         shown("the same in processor time", f"{where}; {times % (warm[1], peer[1])}", n, warm[1] / peer[1]),
         at_most("log loss of that fit", "crowd_product", len(settled), beliefs.score(settled)["log_loss"], 0.25),
@@ -153,13 +161,12 @@ def flights() -> list[Row]:
         slots = sum(compile_problem(encoded, piece, 0).layout.slots for piece in pieces)
     return [
         shown("flight: read and check, seconds", "flight, all claims", n, reading.wall),
-        at_most("flight: compile", f"encode and lay out all questions, {slots:,} places in up to 8 orders", n, taken.wall, 60, " s"),
+        at_most(
+            "flight: compile",
+            f"encode and lay out all questions, {slots:,} places in up to 8 orders",
+            n,
+            taken.wall,
+            60,
+            " s",
+        ),
     ]
-
-
-def rows() -> list[Row]:
-    """All rows that need no data of their own first."""
-    return [*one_question(), *product(), *flights()]
-
-
-__all__ = ["at_least", "os", "pd", "rows"]

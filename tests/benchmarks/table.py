@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.table import Table
 
 VARIABLE = "NOUSPPL_DATA"
-"""Environment variable that names the folder of public data sets: one folder a set, with claims.csv.gz and settled.csv.gz."""
+"""Environment variable that names the folder of public data sets: a folder for each, claims.csv.gz and settled.csv.gz."""
 
 
 class MissingDataError(Exception):
@@ -38,7 +38,7 @@ class Row:
 
     @property
     def verdict(self) -> str:
-        """"yes", "no", or "shown"."""
+        """The word for it: yes, no or shown."""
         return "shown" if self.reached is None else "yes" if self.reached else "no"
 
 
@@ -64,7 +64,9 @@ def folder(name: str) -> Path:
         MissingDataError: the environment variable is not set, or the folder is not there.
     """
     if not (root := os.environ.get(VARIABLE)):
-        raise MissingDataError(f"the public data set {name} is read from a folder that --data or ${VARIABLE} names; neither is given")
+        raise MissingDataError(
+            f"the public data set {name} is read from a folder that --data or ${VARIABLE} names; neither is given"
+        )
     path = Path(root) / name
     if not (path / "claims.csv.gz").is_file():
         raise MissingDataError(f"{path} has no claims.csv.gz")

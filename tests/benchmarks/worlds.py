@@ -1,4 +1,4 @@
-"""A simulated world whose true parameters are known: beliefs against those of the true parameters, and cover of intervals."""
+"""A world whose true parameters are known: beliefs against those of the true parameters, and cover of intervals."""
 
 from __future__ import annotations
 
@@ -93,14 +93,25 @@ def inside(seed: int) -> dict[str, list[bool]]:
 def cover() -> list[Row]:
     """Share of kinds whose true level lies inside its nominal 95 % interval, over seeds."""
     found = [inside(seed) for seed in range(SEEDS)]
-    where = f"{SEEDS} worlds of {SMALL['questions']:,} questions and {SMALL['sources']} sources, half settled, 5 kinds each"
+    where = (
+        f"{SEEDS} worlds of {SMALL['questions']:,} questions and {SMALL['sources']} sources, half settled, 5 kinds each"
+    )
     rows = []
     for part in ("reliability", "freshness"):
         hits = [hit for result in found for hit in result[part]]
         share = float(np.mean(hits))
         if part == "reliability":
             reached = bool(COVER[0] <= share <= COVER[1])
-            rows.append(Row("the world: reliability of kinds inside 95 % interval", where, len(hits), share, "88 to 99 %", reached))
+            rows.append(
+                Row(
+                    "the world: reliability of kinds inside 95 % interval",
+                    where,
+                    len(hits),
+                    share,
+                    "88 to 99 %",
+                    reached,
+                )
+            )
         else:
             rows.append(shown("the world: freshness of kinds inside 95 % interval", where, len(hits), share))
     return rows
