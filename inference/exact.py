@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from nousppl.inference.backend import JAX
 from nousppl.models.layout import Layout
-from nousppl.models.one_of import add_up, claim_logs, likelihood, prepare
+from nousppl.models.one_of import Terms, claim_logs, likelihood, prepare
 from nousppl.models.program import Plan, cell_log_prior, constants
 
 Draws = dict[str, NDArray[np.float32]]
@@ -32,6 +32,16 @@ class ClaimLogs(NamedTuple):
     """(draws, nodes, entries) what is added where the entry's cell is the truth."""
     prior: NDArray[np.float32]
     """(draws, cells) log prior mass."""
+    repeated: NDArray[np.float32]
+    """(draws, slots) chance that the claim comes out as it did by repetition."""
+
+
+def repeated_by_slot(layout: Layout, data: dict[str, Any], terms: Terms) -> jax.Array:
+    """(slots,) chance that each claim comes out as it did by repetition; it does not depend on the truth."""
+    if not layout.soft:
+        return terms.echo.repeated
+    silence = data["slot_silence"] * (1.0 - terms.echo.fresh)
+    return JAX.sum_by(data["row_weight"] * terms.echo.repeated, data["row_slot"], layout.slots) + silence
 
 
 def theta_of(features: tuple[str, ...], draw: dict[str, Any], grid: Any) -> dict[str, Any]:
@@ -76,11 +86,9 @@ def witnesses(
         evidence = JAX.logsumexp_by(full, data["cell_question"], layout.questions)
         posterior = full - evidence[data["cell_question"]]
         by_cell = jnp.exp(posterior)[data["icell_cell"]]
-        repeated = terms.echo.repeated
         # P(not fresh | x, z) = m / p(x | z); the mean over z needs only the entries and the rest that shares one
         # likelihood.
-        if layout.soft:
-            repeated = JAX.sum_by(data["row_weight"] * repeated, data["row_slot"], layout.slots)
+        repeated = repeated_by_slot(layout, data, terms)
         inverse_rest = jnp.exp(-slot_log)
         change = by_cell[data["entry_icell"]] * inverse_rest[data["entry_slot"]] * jnp.expm1(-entry_log)
         mean_inverse = inverse_rest + JAX.sum_by(change, data["entry_slot"], layout.slots)
@@ -95,15 +103,15 @@ def witnesses(
 @partial(jax.jit, static_argnums=(0, 1))
 def claim_by_claim(
     layout: Layout, features: tuple[str, ...], data: dict[str, Any], draws: dict[str, Any]
-) -> tuple[Any, Any, Any]:
-    """See `ClaimLogs`; with no difficulty there is one node."""
+) -> tuple[Any, Any, Any, Any]:
+    """The fields of `ClaimLogs`; with no difficulty there is one node."""
 
-    def one(draw: dict[str, Any]) -> tuple[jax.Array, jax.Array, jax.Array]:
+    def one(draw: dict[str, Any]) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
         theta = theta_of(features, draw, data.get("text_grid"))
         terms = prepare(JAX, layout, data, theta)
         nodes = data["nodes"] * theta["difficulty_sd"] if layout.nodes else jnp.zeros(1)
         slot_log, entry_log = jax.vmap(lambda d: claim_logs(JAX, layout, data, theta, terms, d))(nodes)
-        return slot_log, entry_log, cell_log_prior(JAX, layout, data, theta)
+        return slot_log, entry_log, cell_log_prior(JAX, layout, data, theta), repeated_by_slot(layout, data, terms)
 
     return jax.vmap(one)(draws)
 
@@ -136,6 +144,3 @@ def posterior_cells(
             block = cell_logs(layout, features, device, part)
         logs.append(np.asarray(block)[:kept])
     return np.concatenate(logs), support / total
-
-
-__all__ = ["ClaimLogs", "add_up", "block_size", "cell_logs", "claim_by_claim", "posterior_cells", "witnesses"]

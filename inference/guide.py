@@ -30,7 +30,7 @@ class State(NamedTuple):
 
 
 def initial(plan: Plan, pack: Packing, scale: float = 0.02) -> State:
-    """Prior medians with a spread so small that the first gradients are hardly noisy; it grows within some hundred steps."""
+    """Prior medians with a spread so small that the first gradients are hardly noisy; it grows soon."""
     mean = np.zeros(pack.size)
     priors = {site.name: site.prior for site in plan.sites if site.scale is None}
     for slot in pack.slots:

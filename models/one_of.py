@@ -190,7 +190,7 @@ def claim_logs(
 def _logs(
     xp: Namespace, layout: Layout, data: dict[str, Array], terms: Terms, base: Array, change: Array, whole: Array
 ) -> tuple[Array, Array]:
-    """Logs of the likelihood of each slot and of its change at each entry, accurate for small changes and for large ones."""
+    """Logs of the likelihood of each slot and of its change at each entry, accurate for small and large changes."""
     one, zero, at_entry = xp.array(1.0), xp.array(0.0), data["entry_slot"]
     if layout.full:
         if layout.notes:

@@ -1,7 +1,7 @@
 """Runs every notebook here and the example of README.md, and saves what they print and draw.
 
-The picture of the README is the output of the notebook cell tagged "picture"; its two blocks of text are the output of the
-example and of the notebook cell tagged "scores". Usage: ``python notebooks/refresh.py``
+The picture of the README is the output of the notebook cell tagged "picture"; its two blocks of text are what the
+example and the notebook cell tagged "scores" print. Usage: ``python notebooks/refresh.py``
 """
 
 import base64

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from nousppl.blueprint import Blueprint
-from nousppl.compile import Problem, compile_problem, difficulty_nodes, node_grid
+from nousppl.compile import Problem, compile_problem, node_grid
 from nousppl.encode import Encoded
 from nousppl.models.hierarchy import Design
 from nousppl.padding import ladder, pad, pad_last, rounded
@@ -214,14 +214,12 @@ def one(
         part = {name: value[index] for name, value in parameters.items()}
         kept = min(step, total - start)
         blocks.append([np.asarray(x)[:kept] for x in claim_by_claim(layout, blueprint.plan.features, data, part)])
-    slot, entry, prior = (np.concatenate(parts) for parts in zip(*blocks, strict=True))
+    slot, entry, prior, repeated = (np.concatenate(parts) for parts in zip(*blocks, strict=True))
     small = problem.layout
     return problem, {
         "slot": slot[:, :, : small.slots].astype(np.float64),
         "entry": entry[:, :, : small.entries].astype(np.float64),
         "prior": prior[:, : small.cells].astype(np.float64),
+        "repeated": repeated[:, : small.slots].astype(np.float64),
         "parameters": parameters,
     }
-
-
-__all__ = ["Answers", "difficulty_nodes", "one"]

@@ -159,7 +159,12 @@ def assemble(
 
 def _encode(part: str, text: str, evidence: Evidence | None) -> Encoding:
     formula = Formula.parse(part, text)
-    return encode(formula, pd.DataFrame(columns=list(formula.columns)) if evidence is None else evidence.covariates)
+    if evidence is not None:
+        return encode(formula, evidence.covariates)
+    # Without rows the categories of a column are not known, so fixed effects and slopes are numbers.
+    numbers = {column for term in formula.fixed_factors for column in term} | {group.slope for group in formula.groups}
+    columns = {name: pd.Series(dtype=float if name in numbers else object) for name in formula.columns}
+    return encode(formula, pd.DataFrame(columns))
 
 
 def _error_sites(priors: Mapping[str, Prior], classes: int, bias: Encoding | None) -> list[Site]:

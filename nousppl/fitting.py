@@ -35,7 +35,7 @@ def learned_questions(encoded: Encoded, learn_from: str) -> NDArray[np.int64]:
 
 
 def split(questions: NDArray[np.int64], encoded: Encoded, batch_claims: int, seed: int) -> list[NDArray[np.int64]]:
-    """All questions at once, or random batches of about equal size where there are more than ``batch_claims`` claims."""
+    """All questions at once, or random batches of about equal size above ``batch_claims`` claims."""
     claims = np.diff(encoded.claim_offset)[questions]
     total = int(claims.sum())
     if total <= batch_claims:

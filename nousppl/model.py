@@ -71,7 +71,7 @@ class TrustModel:
         priors_of(self)
 
     def priors(self) -> dict[str, dict[str, Prior]]:
-        """The prior of every parameter by part and name; that of a group's standard deviation under the group's name."""
+        """The prior of every parameter by part and name; that of a group's spread under the group's name."""
         return priors_of(self)
 
     def fit(

@@ -32,6 +32,9 @@ if TYPE_CHECKING:
 
 Draws = dict[str, NDArray[np.float64]]
 
+NUMBERS = 20_000_000
+"""Likelihoods (draws x orders x claims x answers) that the belief about one question keeps in memory at most."""
+FEWEST_DRAWS = 20
 ASKED_DRAWS = 200
 """Draws of the parameters that a belief averages over, unless it is told otherwise."""
 
@@ -175,7 +178,7 @@ class Trust:
 
 def unfold(trust: Trust, encoded: Encoded, question: Question) -> Belief:
     """Compute the belief about one question in full."""
-    draws = trust.asked()
+    draws = trust.asked(affordable(encoded, question.index))
     problem, logs = one(trust.blueprint, encoded, draws, question.index, trust.model.order_seed)
     unfolded = Unfolded(problem, logs)
     samples, path, log_odds = unfolded.path()
@@ -190,6 +193,11 @@ def unfold(trust: Trust, encoded: Encoded, question: Question) -> Belief:
         among = origins(encoded, problem, unfolded, logs["parameters"], features, trust.blueprint.text_grid)
         return with_lineage(encoded, int(start), used, among)
 
+    def fresh_of() -> NDArray[np.float64]:
+        out = np.zeros(len(used))
+        out[used] = unfolded.fresh()
+        return out
+
     return Belief(
         question=question,
         answers=tuple(encoded.cells.value[cells]),
@@ -199,8 +207,17 @@ def unfold(trust: Trust, encoded: Encoded, question: Question) -> Belief:
         path=path[after],
         log_odds=log_odds[after],
         origins_of=origins_of,
+        fresh_of=fresh_of,
         status=tuple(_status(encoded, int(start), j) for j in range(int(stop - start))),
     )
+
+
+def affordable(encoded: Encoded, question: int) -> int:
+    """Number of draws that a belief averages over: fewer, but at least 20, for very long questions."""
+    claims = int(np.diff(encoded.claim_offset[question : question + 2])[0])
+    cells = int(np.diff(encoded.cells.offset[question : question + 2])[0])
+    orders = encoded.origin.orders if encoded.origin is not None else 1
+    return int(np.clip(NUMBERS // max(claims * cells * orders, 1), FEWEST_DRAWS, ASKED_DRAWS))
 
 
 def _status(encoded: Encoded, start: int, j: int) -> str:

@@ -43,6 +43,10 @@ class Unfolded:
         back = np.lexsort((problem.slot_claim, data["slot_instance"]))
         self.claim_log = by_cell[:, :, back].reshape(*slot.shape[:2], orders, claims, cells)
         self.prior = logs["prior"]
+        self.repeated = logs["repeated"][:, back].reshape(len(slot), orders, claims)
+        looks = np.zeros(claims)
+        looks[problem.slot_claim] = data["slot_looks"]
+        self.looks = looks
         self.node_log = node_grid(layout.nodes)[1] if layout.nodes else np.zeros(1)
 
     def path(self) -> tuple[Floats, Floats, Floats]:
@@ -78,6 +82,12 @@ class Unfolded:
             joint = logsumexp(joint + self.node_log[:, None, None], axis=(2, 3)) - np.log(joint.shape[3])
         start = np.zeros((*joint.shape[:2], 1))
         return np.concatenate([start, joint], axis=2) + self.prior.T[:, :, None]
+
+    def fresh(self) -> Floats:
+        """(claims,) probability that each claim is fresh, averaged over the truth, the orders and the draws."""
+        inverse = self.mean_inverse()
+        repeats = (self.order_weight[:, :, None] * self.repeated * inverse).sum(1).mean(0)
+        return np.asarray(np.clip(1.0 - repeats, 0.0, 1.0) * self.looks)
 
     def mean_inverse(self) -> Floats:
         """(draws, orders, claims) mean over the truth (and the difficulty) of ``1 / p(claim | truth)``."""
@@ -126,7 +136,7 @@ def origins(
         raise QuestionError(f"the table of origins is built for at most {LARGEST} claims, this question has {claims}")
     out = np.zeros((claims, claims + 1))
     if encoded.origin is None:
-        out[:, 0] = 1.0
+        out[:, 0] = unfolded.looks
         return out
     inverse = unfolded.mean_inverse()
     world = PairWorld(encoded, problem, features, grid)

@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.table import Table
 
 VARIABLE = "NOUSPPL_DATA"
-"""Environment variable that names the folder of public data sets: a folder for each, claims.csv.gz and settled.csv.gz."""
+"""Environment variable that names the folder of public data sets: a folder each, with claims.csv.gz, settled.csv.gz."""
 
 
 class MissingDataError(Exception):
