@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from nousppl.inference.packed import Packing
 from nousppl.models.program import Plan
 
-STRIDE = 0.2
+STRIDE = 0.5
 """A row of the factor has as many elements as there are parameters before it, and all of them jitter by the step size
 of
 the optimiser: their steps are this much smaller, so that together they do not drown the row's scale."""

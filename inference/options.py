@@ -29,7 +29,7 @@ class SVI:
     guide: Any = "structured"
     optim: Any = None
     steps: int = 4000
-    learning_rate: float = 0.03
+    learning_rate: float = 0.05
     samples: int = 1
     draws: int = 200
     full_size: int = 200

@@ -2,8 +2,8 @@
 
 The evidence lower bound is estimated with reparameterised draws (Kucukelbir et al. 2017). A fit advances by blocks of
 steps: first without noise, which moves the means quickly to where the posterior is, then with it. When the mean loss
-of a block no longer falls by more than its noise the step size is lowered, and when that happens again the fit has
-settled. The parameters returned are the average over the last block (Polyak & Juditsky 1992).
+of a block no longer falls by more than its noise the step size is lowered, and when that happens after two lowerings
+the fit has settled. The parameters returned are the average over the last block (Polyak & Juditsky 1992).
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from nousppl.models.program import Plan
 BLOCK = 100
 """Steps between two judgements."""
 ADAM = optax.scale_by_adam()
-RELATIVE = 1e-3
+RELATIVE = 5e-4
 """A fall of the loss by less than this share of it counts as none."""
 VOTE_BLOCKS = 1
 """Blocks in which unsettled truths follow the votes, where a fit starts from them."""
 CLIMB_BLOCKS = 2
 """Blocks without noise after that: only the means move, quickly, to where the posterior is."""
 CLIMB_RATE = 3.0
-LOWERINGS = 1
+LOWERINGS = 2
 """How often the step size is lowered before the fit counts as settled."""
 
 Progress = Callable[[int, float], None]

@@ -81,10 +81,10 @@ COMMANDS = [line.split("#")[0].split() for line in blocks("bash")[1].splitlines(
 def test_commands_exist(words: list[str]) -> None:
     program, name, *arguments = words
     assert program == "nousppl"
-    command = typer.main.get_command(cli.app).commands[name]  # type: ignore[attr-defined]
+    command = typer.main.get_command(cli.app).commands[name]
     context = command.make_context(name, list(arguments))
     assert context.command.name == name
 
 
 def test_every_command_is_shown() -> None:
-    assert {words[1] for words in COMMANDS} == set(typer.main.get_command(cli.app).commands)  # type: ignore[attr-defined]
+    assert {words[1] for words in COMMANDS} == set(typer.main.get_command(cli.app).commands)
