@@ -116,7 +116,9 @@ class Jax:
             jnp.full(size, -jnp.inf, x.dtype).at[index].max(x, mode="drop", wrap_negative_indices=False)
         )
         safe = jnp.where(jnp.isfinite(top), top, 0.0)
-        return safe + jnp.log(Jax.sum_by(jnp.exp(x - Jax.take(safe, index)), index, size))
+        total = Jax.sum_by(jnp.exp(x - Jax.take(safe, index)), index, size)
+        occupied = total > 0.0
+        return jnp.where(occupied, safe + jnp.log(jnp.where(occupied, total, 1.0)), -jnp.inf)
 
     @staticmethod
     def over_nodes(function: Callable[[Any], Any], nodes: jax.Array, log_weights: jax.Array) -> jax.Array:

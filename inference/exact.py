@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from nousppl.inference.backend import JAX
 from nousppl.models.layout import Layout
-from nousppl.models.one_of import Terms, claim_logs, likelihood, prepare
+from nousppl.models.one_of import Terms, by_cell, claim_logs, likelihood, prepare
 from nousppl.models.program import Plan, cell_log_prior, constants
 
 Draws = dict[str, NDArray[np.float32]]
@@ -82,15 +82,15 @@ def witnesses(
         terms = prepare(JAX, layout, data, theta)
         zero = jnp.asarray(0.0)
         slot_log, entry_log = claim_logs(JAX, layout, data, theta, terms, zero)
-        full = likelihood(JAX, layout, data, theta).by_cell + cell_log_prior(JAX, layout, data, theta)
+        full = by_cell(JAX, layout, data, theta, terms) + cell_log_prior(JAX, layout, data, theta)
         evidence = JAX.logsumexp_by(full, data["cell_question"], layout.questions)
         posterior = full - evidence[data["cell_question"]]
-        by_cell = jnp.exp(posterior)[data["icell_cell"]]
+        at_icell = jnp.exp(posterior)[data["icell_cell"]]
         # P(not fresh | x, z) = m / p(x | z); the mean over z needs only the entries and the rest that shares one
         # likelihood.
         repeated = repeated_by_slot(layout, data, terms)
         inverse_rest = jnp.exp(-slot_log)
-        change = by_cell[data["entry_icell"]] * inverse_rest[data["entry_slot"]] * jnp.expm1(-entry_log)
+        change = at_icell[data["entry_icell"]] * inverse_rest[data["entry_slot"]] * jnp.expm1(-entry_log)
         mean_inverse = inverse_rest + JAX.sum_by(change, data["entry_slot"], layout.slots)
         fresh = jnp.clip(1.0 - repeated * mean_inverse, 0.0, 1.0) * data["slot_looks"]
         orders = jnp.exp(-data["cell_log_orders"])[data["icell_cell"]]

@@ -39,6 +39,8 @@ class Packing(NamedTuple):
     slots: tuple[Slot, ...]
     size: int
     full: int
+    spreads: tuple[int, ...]
+    """Places of the standard deviations of group effects."""
 
     def unpack(self, vector: jax.Array) -> dict[str, jax.Array]:
         """Site -> unconstrained values, last axis split."""
@@ -60,7 +62,8 @@ def packing(plan: Plan, full_size: int) -> Packing:
         start += size
         if start <= full_size:
             full = start
-    return Packing(tuple(slots), start, full)
+    scales = {site.scale for site in plan.sites}
+    return Packing(tuple(slots), start, full, tuple(s.start for s in slots if s.name in scales))
 
 
 def log_density(plan: Plan, layout: Layout, pack: Packing) -> Density:

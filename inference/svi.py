@@ -161,6 +161,10 @@ def block_runner(frozen: Frozen, layout: Layout, pack: Packing, optim: Any, samp
         value = jax.vmap(lambda v: density(v, data))(vectors) if samples > 1 else density(vectors[0], data)
         return -(jnp.mean(value) + data["spread"] * entropy(state))
 
+    # Without noise the density has a spike where a standard deviation and its effects shrink to 0 together.
+    moving = np.ones(pack.size)
+    moving[list(pack.spreads)] = 0.0
+
     @jax.jit
     def run(
         state: State, inner: Any, noise: jax.Array, index: jax.Array, shared: Any, split: Any, rate: jax.Array
@@ -177,6 +181,7 @@ def block_runner(frozen: Frozen, layout: Layout, pack: Packing, optim: Any, samp
                 else shared | jax.tree.map(lambda x: jax.lax.dynamic_index_in_dim(x, i, keepdims=False), split)
             )
             value, gradient = jax.value_and_grad(loss)(state, eps, data)
+            gradient = gradient._replace(mean=gradient.mean * jnp.where(data["spread"] > 0.0, 1.0, moving))
             change, inner = optim.update(gradient, inner, state)
             state = jax.tree.map(lambda p, c: p - rate * c, state, change)
             return (state, inner, jax.tree.map(jnp.add, total, state)), value

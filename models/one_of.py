@@ -55,16 +55,20 @@ def likelihood(xp: Namespace, layout: Layout, data: dict[str, Array], theta: dic
             (classes,), ``bias_source`` (levels * classes,) or absent, and those of `nousppl.models.origin.echo`.
     """
     terms = prepare(xp, layout, data, theta)
+    return Likelihood(by_cell(xp, layout, data, theta, terms), terms.echo.originality)
+
+
+def by_cell(xp: Namespace, layout: Layout, data: dict[str, Array], theta: dict[str, Array], terms: Terms) -> Array:
+    """(cells,) log likelihood of the claims for each cell, difficulty integrated and orders averaged."""
 
     def given(difficulty: Array) -> Array:
         slot_log, entry_log = claim_logs(xp, layout, data, theta, terms, difficulty)
         return add_up(xp, layout, data, slot_log, entry_log)
 
     by_icell = over_difficulty(xp, layout, data, theta, given)
-    by_cell = by_icell
-    if layout.orders:
-        by_cell = xp.logsumexp_by(by_icell, data["icell_cell"], layout.cells) - data["cell_log_orders"]
-    return Likelihood(by_cell, terms.echo.originality)
+    if not layout.orders:
+        return by_icell
+    return xp.logsumexp_by(by_icell, data["icell_cell"], layout.cells) - data["cell_log_orders"]
 
 
 def over_difficulty(

@@ -152,7 +152,9 @@ def log_likelihood(
     theta["logit"] = linear(xp, plan.reliability, plan.reliability_groups, "reliability", data, values)
     if layout.origins:
         theta["log_concentration"] = linear(xp, plan.freshness, plan.freshness_groups, "freshness", data, values)
-    return (question_logs(xp, layout, data, theta) * data["question_weight"]).sum()
+    weight = data["question_weight"]
+    # A question that only pads a batch has no cells: its log density is -inf and its weight 0.
+    return xp.where(weight > 0.0, weight * question_logs(xp, layout, data, theta), xp.array(0.0)).sum()
 
 
 def program(xp: Namespace, plan: Plan, layout: Layout, data: dict[str, Array]) -> None:

@@ -66,7 +66,7 @@ _FILL = {"slot_size": 2.0, "slot_looks": 1.0, "row_uniform": 1.0, "term_uniform"
 
 
 def ladder(layout: Layout) -> Layout:
-    """The layout of single questions that this one is padded to: steps of four, all sizes tied to the step."""
+    """The layout of single questions that this one is padded to: powers of two, all sizes tied to one of them."""
     step = 16
     while True:
         sizes = {
@@ -85,7 +85,7 @@ def ladder(layout: Layout) -> Layout:
         rounds = step.bit_length() - 1
         if all(getattr(layout, name) <= size for name, size in sizes.items()) and layout.rounds <= rounds:
             return layout._replace(**sizes, rounds=rounds, orders=True)  # type: ignore[arg-type]
-        step *= 4
+        step *= 2
 
 
 def rounded(layouts: list[Layout]) -> Layout:

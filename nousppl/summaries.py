@@ -130,7 +130,7 @@ def status(record: Mapping[str, Any], blueprint: Blueprint, flat: Draws) -> str:
         scope = "" if record["learn_from"] == "settled" else f" and all {record['questions']} questions"
         said.append(f"{basis}{scope} (facts are assumed to be settled at random)")
         contraction = echo_contraction(blueprint, flat)
-        if contraction is not None:
+        if contraction is not None and record["converged"]:
             found = "echoes not identified" if contraction < 0.2 else "echoes identified"
             said.append(f"{found}: the data narrowed the weight of strangers by {max(contraction, 0.0):.0%}")
     return "; ".join(said)

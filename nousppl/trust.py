@@ -64,8 +64,8 @@ class Trust:
     seen: frozenset[tuple[Any, Any]] = frozenset()
     svi: Any = None
     mcmc: Any = None
-    _encoded: Any = field(default_factory=weakref.WeakKeyDictionary)
-    _thinned: dict[int, Draws] = field(default_factory=dict)
+    _encoded: Any = field(default_factory=weakref.WeakKeyDictionary, init=False)
+    _thinned: dict[int, Draws] = field(default_factory=dict, init=False)
 
     def posterior(self, question: Question) -> Belief:
         """The belief about one question given its claims.

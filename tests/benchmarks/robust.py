@@ -22,7 +22,8 @@ DRAWS = 16
 FLOOD_RELIABILITY = 0.95
 BAD = (1, 10, 100, 1000, 10_000)
 BAD_RELIABILITY, CEILING = 0.3, 0.2
-HONEST_RELIABILITY = 0.9
+HONEST_RELIABILITY = 0.95
+"""As reliable as the honest sources of the flood."""
 CONFIRMATIONS = 5
 MILLISECOND = 1 / 86_400_000
 """In days. Copies follow each other so closely that the lag between the first and the last does not matter."""
@@ -75,12 +76,13 @@ def flood(answers: int, first: bool) -> list[Row]:
         leads.append(float((np.exp(right) - np.exp(wrong)).mean()))
         odds.append(wrong - right)
     concentration = flood_concentration(trust, draws)
-    gain = np.diff(odds, axis=0) / np.diff(np.log(COPIES))[:, None]
+    # The sum over the first copies is harmonic; the logarithm is its law from ten copies on.
+    gain = np.diff(odds[1:], axis=0) / np.diff(np.log(COPIES[1:]))[:, None]
     ratio = np.abs(gain) / (concentration / np.exp(draws["origin_same_source"]))
     where = f"K = {answers}, flood {'first' if first else 'last'}, n = 1 to {COPIES[-1]:,}, default trust"
     return [
         Row("flood: least lead of the right answer", where, len(COPIES), min(leads), "> 0", min(leads) > 0),
-        at_most("flood: change of log-odds, in (α/w) ln(n2/n1)", where, len(COPIES) * DRAWS, float(ratio.max()), 1.05),
+        at_most("flood: change of log-odds from n = 10, in (α/w) ln(n2/n1)", where, (len(COPIES) - 1) * DRAWS, float(ratio.max()), 1.05),
     ]
 
 
@@ -113,6 +115,8 @@ def discredited() -> list[Row]:
     variants = {
         "one channel, first": ("same_source + same_channel", "bad*", "flood", True),
         "one channel, last": ("same_source + same_channel", "bad*", "flood", False),
+        "one source, first": ("same_source", "bad", "flood", True),
+        "one source, last": ("same_source", "bad", "flood", False),
         "unrelated strangers, first": ("same_source", "bad*", "b*", True),
     }
     for name, variant in variants.items():

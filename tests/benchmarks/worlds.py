@@ -48,12 +48,14 @@ def losses() -> list[Row]:
     """Learned on one half, tested on the other; the same evidence is asked under the true parameters."""
     world = nous.datasets.world(QUESTIONS)
     evidence = nous.Evidence(world.claims, settled=world.learn)
-    trust = model(world).fit(evidence, learn_from="settled", seed=0)
+    trust = model(world).fit(evidence, learn_from="all", seed=0)
+    settled = model(world).fit(evidence, learn_from="settled", seed=0)
     known = true_trust(trust, world)
-    loss, best = (float(t.posteriors(evidence).score(world.test)["log_loss"]) for t in (trust, known))
+    loss, less, best = (float(t.posteriors(evidence).score(world.test)["log_loss"]) for t in (trust, settled, known))
     where = f"world of {QUESTIONS:,} questions, half settled, half tested"
     return [
-        shown("the world: log loss", where, len(world.test), loss),
+        shown("the world: log loss", f"{where}; learned from all claims", len(world.test), loss),
+        shown("the world: log loss", f"{where}; learned from settled questions only", len(world.test), less),
         shown("the world: log loss of the true parameters", where, len(world.test), best),
         at_most("the world: ratio of the two", where, len(world.test), loss / best, 1.02),
     ]
