@@ -40,7 +40,7 @@ def hash_rows(frame: pd.DataFrame) -> Hashes:
     parts = []
     for name in sorted(frame.columns):
         cells = frame[name]
-        text = cells.astype(object).map(str, na_action="ignore").fillna("")
+        text = cells.astype(object).map(str, na_action="ignore").astype(object).fillna("")
         parts.append(pd.util.hash_array(text.to_numpy(dtype=object), categorize=False))
     return chain(*parts)
 

@@ -86,7 +86,8 @@ def compile_problem(encoded: Encoded, questions: Ints, seed: int = 0) -> Problem
     data |= pairs
     layout = _layout(encoded, slots, questions, claims, data, len(groups))
     cells = ranges(encoded.cells.offset[questions], np.diff(encoded.cells.offset)[questions])
-    return Problem(layout, _cast(data), questions, claims, cells, slots.claim)
+    index = [_frozen(array.astype(np.int64)) for array in (questions, claims, cells, slots.claim)]
+    return Problem(layout, _cast(data), *index)
 
 
 def _claims(data: dict[str, Any], encoded: Encoded, claims: Ints) -> None:
@@ -288,6 +289,10 @@ def _cast(data: dict[str, Any]) -> dict[str, NDArray[Any]]:
     for name, value in data.items():
         array = np.asarray(value)
         kind = array.dtype.kind
-        out[name] = array if kind == "b" else array.astype(np.float64 if kind == "f" else np.int32)
-        out[name].setflags(write=False)
+        out[name] = _frozen(array if kind == "b" else array.astype(np.float64 if kind == "f" else np.int32))
     return out
+
+
+def _frozen(array: NDArray[Any]) -> NDArray[Any]:
+    array.setflags(write=False)
+    return array
