@@ -82,7 +82,13 @@ def flood(answers: int, first: bool) -> list[Row]:
     where = f"K = {answers}, flood {'first' if first else 'last'}, n = 1 to {COPIES[-1]:,}, default trust"
     return [
         Row("flood: least lead of the right answer", where, len(COPIES), min(leads), "> 0", min(leads) > 0),
-        at_most("flood: change of log-odds from n = 10, in (α/w) ln(n2/n1)", where, (len(COPIES) - 1) * DRAWS, float(ratio.max()), 1.05),
+        at_most(
+            "flood: change of log-odds from n = 10, in (α/w) ln(n2/n1)",
+            where,
+            (len(COPIES) - 1) * DRAWS,
+            float(ratio.max()),
+            1.05,
+        ),
     ]
 
 
