@@ -95,7 +95,9 @@ def witnesses(
         fresh = jnp.clip(1.0 - repeated * mean_inverse, 0.0, 1.0) * data["slot_looks"]
         orders = jnp.exp(-data["cell_log_orders"])[data["icell_cell"]]
         by_row = fresh[data["row_slot"]] * data["row_share"] * orders[data["row_icell"]]
-        return posterior, JAX.sum_by(by_row, data["icell_cell"][data["row_icell"]], layout.cells)
+        # Rows that only pad may not reach the last cell, where all answers are of this problem.
+        cell = jnp.where(data["row_icell"] < layout.icells, data["icell_cell"][data["row_icell"]], layout.cells)
+        return posterior, JAX.sum_by(by_row, cell, layout.cells)
 
     return jax.vmap(one)(draws)
 
