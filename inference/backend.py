@@ -12,6 +12,9 @@ import numpyro.distributions as dist
 
 from nousppl.models.priors import Prior
 
+AT_ONCE = 50_000_000
+"""Numbers that one temporary array of the evaluations at the nodes may hold."""
+
 
 def distribution(prior: Prior) -> dist.Distribution:
     """The numpyro distribution of a prior."""
@@ -121,9 +124,10 @@ class Jax:
         return jnp.where(occupied, safe + jnp.log(jnp.where(occupied, total, 1.0)), -jnp.inf)
 
     @staticmethod
-    def over_nodes(function: Callable[[Any], Any], nodes: jax.Array, log_weights: jax.Array) -> jax.Array:
-        """Log of the weighted sum over nodes."""
-        logs = jax.vmap(function)(nodes)
+    def over_nodes(function: Callable[[Any], Any], nodes: jax.Array, log_weights: jax.Array, size: int) -> jax.Array:
+        """Log of the weighted sum over nodes, as many at once as fit into ``AT_ONCE``."""
+        most = max(AT_ONCE // max(size, 1), 1)
+        logs = jax.vmap(function)(nodes) if most >= len(nodes) else jax.lax.map(function, nodes, batch_size=most)
         return jax.nn.logsumexp(logs + log_weights[:, None], axis=0)
 
     @staticmethod

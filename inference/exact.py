@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from nousppl.inference.backend import JAX
 from nousppl.models.layout import Layout
-from nousppl.models.one_of import Terms, by_cell, claim_logs, likelihood, prepare
+from nousppl.models.one_of import Terms, by_icell, claim_logs, likelihood, over_orders, prepare
 from nousppl.models.program import Plan, cell_log_prior, constants
 
 Draws = dict[str, NDArray[np.float32]]
@@ -74,27 +74,31 @@ def witnesses(
     """Posterior of the cells, and the expected number of fresh claims behind each, averaged over the draws.
 
     Returns:
-        (draws, cells) log posterior and (draws, cells) expected number of fresh claims that name the cell.
+        (draws, cells) log posterior and (draws, cells) expected number of fresh claims that name the cell, of a
+        question of average difficulty.
     """
 
     def one(draw: dict[str, Any]) -> tuple[jax.Array, jax.Array]:
         theta = theta_of(features, draw, data.get("text_grid"))
         terms = prepare(JAX, layout, data, theta)
-        zero = jnp.asarray(0.0)
-        slot_log, entry_log = claim_logs(JAX, layout, data, theta, terms, zero)
-        full = by_cell(JAX, layout, data, theta, terms) + cell_log_prior(JAX, layout, data, theta)
+        slot_log, entry_log = claim_logs(JAX, layout, data, theta, terms, jnp.asarray(0.0))
+        in_order = by_icell(JAX, layout, data, theta, terms)
+        prior = cell_log_prior(JAX, layout, data, theta)
+        full = over_orders(JAX, layout, data, in_order) + prior
         evidence = JAX.logsumexp_by(full, data["cell_question"], layout.questions)
         posterior = full - evidence[data["cell_question"]]
-        at_icell = jnp.exp(posterior)[data["icell_cell"]]
-        # P(not fresh | x, z) = m / p(x | z); the mean over z needs only the entries and the rest that shares one
+        # Of a truth and an order together.
+        shift = prior - evidence[data["cell_question"]] - data["cell_log_orders"]
+        at_icell = jnp.exp(in_order + shift[data["icell_cell"]])
+        of_order = JAX.sum_by(at_icell, data["icell_instance"], layout.instances)[data["slot_instance"]]
+        # P(not fresh | x, z) = m / p(x | z); the sum over z needs only the entries and the rest that shares one
         # likelihood.
-        repeated = repeated_by_slot(layout, data, terms)
         inverse_rest = jnp.exp(-slot_log)
         change = at_icell[data["entry_icell"]] * inverse_rest[data["entry_slot"]] * jnp.expm1(-entry_log)
-        mean_inverse = inverse_rest + JAX.sum_by(change, data["entry_slot"], layout.slots)
-        fresh = jnp.clip(1.0 - repeated * mean_inverse, 0.0, 1.0) * data["slot_looks"]
-        orders = jnp.exp(-data["cell_log_orders"])[data["icell_cell"]]
-        by_row = fresh[data["row_slot"]] * data["row_share"] * orders[data["row_icell"]]
+        inverse = of_order * inverse_rest + JAX.sum_by(change, data["entry_slot"], layout.slots)
+        repeats = repeated_by_slot(layout, data, terms) * inverse
+        fresh = jnp.clip(of_order - repeats, 0.0, 1.0) * data["slot_looks"]
+        by_row = fresh[data["row_slot"]] * data["row_weight"]
         # Rows that only pad may not reach the last cell, where all answers are of this problem.
         cell = jnp.where(data["row_icell"] < layout.icells, data["icell_cell"][data["row_icell"]], layout.cells)
         return posterior, JAX.sum_by(by_row, cell, layout.cells)

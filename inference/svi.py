@@ -71,7 +71,7 @@ def fit(
         progress: told the loss after each block.
 
     Raises:
-        InferenceError: the loss is not finite from the start.
+        InferenceError: the loss is not finite from the start, or soon after.
     """
     pack = packing(plan, options.full_size)
     own = options.optim is not None
@@ -95,23 +95,23 @@ def fit(
         shared["at_vote"] = jnp.asarray(1.0 if taken < voted * BLOCK else 0.0)
         shared["spread"] = jnp.asarray(0.0 if climbing else 1.0)
         rate = schedule.rate * (CLIMB_RATE if climbing else 1.0)
-        state, inner, average, block = run(
+        state, inner, latest, block = run(
             state, inner, jnp.asarray(noise), jnp.asarray(index), shared, split, jnp.asarray(rate)
         )
-        taken += BLOCK
-        if taken == ascent * BLOCK:
+        if taken + BLOCK == ascent * BLOCK:
             # The scales had no gradient so far, and Adam would take huge first steps for them.
             inner = optim.init(state)
         block = np.asarray(block, np.float64)
         losses.extend(block)
-        if not np.isfinite(block).all() and taken == BLOCK:
-            raise InferenceError(
-                "SVI: the loss is not finite at the start values; check priors and numeric covariates for extremes"
-            )
+        bad = np.flatnonzero(~np.isfinite(block))
+        if len(bad) and taken == 0:
+            raise InferenceError(_no_start(int(bad[0]), options))
+        taken += BLOCK
         if progress is not None:
             progress(taken, float(block.mean()))
-        if not np.isfinite(block).all():
+        if len(bad):
             break
+        average = latest
         if taken > ascent * BLOCK:
             schedule = judge(schedule, block, options.tolerance)
             settled = schedule.lowered > LOWERINGS
@@ -213,8 +213,17 @@ def natural(family: str, value: NDArray[np.float64], prior: Any) -> NDArray[np.f
     return np.asarray(biject_to(prior.support)(jnp.asarray(value)), np.float64)
 
 
+def _no_start(steps: int, options: SVI) -> str:
+    if steps == 0:
+        return "SVI: the loss is not finite at the start values; check priors and numeric covariates for extremes"
+    return (
+        f"SVI diverged after {steps} steps: lower learning_rate (now {options.learning_rate:g}) or the step size of "
+        "your optim, or check covariates for extreme values"
+    )
+
+
 def _advice(losses: list[float], taken: int, settled: bool, batches: int) -> str:
-    if not np.isfinite(losses[-1]):
+    if not np.isfinite(losses[-BLOCK:]).all():
         return f"SVI diverged after {taken} steps: lower learning_rate, or check covariates for extreme values"
     how = "" if batches == 1 else f" on {batches} batches"
     if settled:

@@ -92,8 +92,8 @@ class Namespace(Protocol):
         """Log of the sum of ``exp(x)`` by ``index`` (last axis)."""
         ...
 
-    def over_nodes(self, function: Callable[[Array], Array], nodes: Array, log_weights: Array) -> Array:
-        """``log(sum_i exp(log_weights[i] + function(nodes[i])))``."""
+    def over_nodes(self, function: Callable[[Array], Array], nodes: Array, log_weights: Array, size: int) -> Array:
+        """``log(sum_i exp(log_weights[i] + function(nodes[i])))``; an evaluation makes arrays of about ``size``."""
         ...
 
     def sample(self, name: str, prior: Prior, size: int | None = None) -> Array:

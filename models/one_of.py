@@ -60,15 +60,24 @@ def likelihood(xp: Namespace, layout: Layout, data: dict[str, Array], theta: dic
 
 def by_cell(xp: Namespace, layout: Layout, data: dict[str, Array], theta: dict[str, Array], terms: Terms) -> Array:
     """(cells,) log likelihood of the claims for each cell, difficulty integrated and orders averaged."""
+    return over_orders(xp, layout, data, by_icell(xp, layout, data, theta, terms))
+
+
+def by_icell(xp: Namespace, layout: Layout, data: dict[str, Array], theta: dict[str, Array], terms: Terms) -> Array:
+    """(icells,) the same for each order of the claims by itself."""
 
     def given(difficulty: Array) -> Array:
         slot_log, entry_log = claim_logs(xp, layout, data, theta, terms, difficulty)
         return add_up(xp, layout, data, slot_log, entry_log)
 
-    by_icell = over_difficulty(xp, layout, data, theta, given)
+    return over_difficulty(xp, layout, data, theta, given)
+
+
+def over_orders(xp: Namespace, layout: Layout, data: dict[str, Array], in_order: Array) -> Array:
+    """(cells,) log of the mean over the orders of a question, given logs by order (icells,)."""
     if not layout.orders:
-        return by_icell
-    return xp.logsumexp_by(by_icell, data["icell_cell"], layout.cells) - data["cell_log_orders"]
+        return in_order
+    return xp.logsumexp_by(in_order, data["icell_cell"], layout.cells) - data["cell_log_orders"]
 
 
 def over_difficulty(
@@ -77,7 +86,8 @@ def over_difficulty(
     """Integrate ``exp(given(d))`` over the difficulty ``d ~ N(0, sd)`` on equispaced nodes, or take ``given(0)``."""
     if not layout.nodes:
         return given(xp.array(0.0))
-    return xp.over_nodes(lambda node: given(theta["difficulty_sd"] * node), data["nodes"], data["node_log_weights"])
+    nodes, weights = data["nodes"], data["node_log_weights"]
+    return xp.over_nodes(lambda node: given(theta["difficulty_sd"] * node), nodes, weights, layout.rows + layout.terms)
 
 
 def prepare(xp: Namespace, layout: Layout, data: dict[str, Array], theta: dict[str, Array]) -> Terms:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +17,7 @@ from nousppl.encode import Encoded
 from nousppl.models.hierarchy import Design
 from nousppl.padding import ladder, pad, pad_last, rounded
 from nousppl.ragged import mix, uniform
+from nousppl.unfold import Logs
 
 if TYPE_CHECKING:
     from nousppl.models.layout import Layout
@@ -28,6 +29,8 @@ FEW_LABELS = 64
 """Up to this many new levels at once their effects are remembered from question to question."""
 CHUNK = 100_000
 """Claims that are answered at once."""
+NUMBERS = 20_000_000
+"""Likelihoods (draws x nodes x orders x claims x answers) of one question that are in memory at once."""
 
 
 def linear_draws(
@@ -197,29 +200,58 @@ class Answers:
         return CHUNK // (origin.orders if origin is not None else 1)
 
 
-def one(
-    blueprint: Blueprint, encoded: Encoded, draws: Draws, question: int, seed: int
-) -> tuple[Problem, dict[str, Any]]:
-    """Per-claim likelihoods of one question for every draw, as `path` needs them."""
-    from nousppl.inference.exact import block_size, claim_by_claim
+class OneQuestion:
+    """The likelihoods of the claims of one question, some draws and nodes at a time, so that memory is bounded."""
 
-    problem = compile_problem(encoded, np.array([question]), seed)
-    layout = ladder(problem.layout)
-    data, parameters = ready(blueprint, encoded, problem, layout, draws, layout.slots)
-    total = len(parameters["logit"])
-    step = block_size(layout, total)
-    blocks = []
-    for start in range(0, total, step):
-        index = np.minimum(np.arange(start, start + step), total - 1)
-        part = {name: value[index] for name, value in parameters.items()}
-        kept = min(step, total - start)
-        blocks.append([np.asarray(x)[:kept] for x in claim_by_claim(layout, blueprint.plan.features, data, part)])
-    slot, entry, prior, repeated = (np.concatenate(parts) for parts in zip(*blocks, strict=True))
-    small = problem.layout
-    return problem, {
-        "slot": slot[:, :, : small.slots].astype(np.float64),
-        "entry": entry[:, :, : small.entries].astype(np.float64),
-        "prior": prior[:, : small.cells].astype(np.float64),
-        "repeated": repeated[:, : small.slots].astype(np.float64),
-        "parameters": parameters,
-    }
+    def __init__(self, blueprint: Blueprint, encoded: Encoded, draws: Draws, problem: Problem) -> None:
+        from nousppl.inference.exact import block_size
+
+        self.problem, self.layout = problem, ladder(problem.layout)
+        self.features = blueprint.plan.features
+        self.data, self.parameters = ready(blueprint, encoded, problem, self.layout, draws, self.layout.slots)
+        self.draws = len(self.parameters["logit"])
+        one = problem.layout.slots * problem.layout.cells
+        self.node_step = min(max(self.layout.nodes, 1), max(NUMBERS // max(one, 1), 1))
+        self.draw_step = min(self.draws, max(NUMBERS // max(one * self.node_step, 1), 1))
+        self.jax_step = min(self.draw_step, block_size(self.layout._replace(nodes=self.node_step), self.draws))
+        self._only: list[list[Logs]] | None = None
+
+    def parts(self) -> Iterable[Iterable[Logs]]:
+        """For each block of draws the likelihoods at each block of nodes; they are kept where there is one of each."""
+        if self.draw_step < self.draws or self.node_step < self.layout.nodes:
+            return (self._nodes(start) for start in range(0, self.draws, self.draw_step))
+        if self._only is None:
+            self._only = [list(self._nodes(0))]
+        return self._only
+
+    def _nodes(self, start: int) -> Iterator[Logs]:
+        """The likelihoods under ``draw_step`` draws from ``start`` on."""
+        stop = min(start + self.draw_step, self.draws)
+        if not self.layout.nodes:
+            yield self._logs(start, stop, self.data, np.zeros(1))
+            return
+        nodes, weights = self.data["nodes"], self.data["node_log_weights"]
+        for first in range(0, len(nodes), self.node_step):
+            index = np.arange(first, first + self.node_step)
+            inside = np.minimum(index, len(nodes) - 1)
+            log_weights = np.where(index < len(nodes), weights[inside], -np.inf)
+            yield self._logs(start, stop, self.data | {"nodes": nodes[inside]}, log_weights)
+
+    def _logs(self, start: int, stop: int, data: dict[str, Any], node_log: Floats) -> Logs:
+        from nousppl.inference.exact import claim_by_claim
+
+        blocks = []
+        for first in range(start, stop, self.jax_step):
+            index = np.minimum(np.arange(first, first + self.jax_step), self.draws - 1)
+            draws = {name: value[index] for name, value in self.parameters.items()}
+            kept = min(self.jax_step, stop - first)
+            blocks.append([np.asarray(x)[:kept] for x in claim_by_claim(self.layout, self.features, data, draws)])
+        slot, entry, prior, repeated = (np.concatenate(parts) for parts in zip(*blocks, strict=True))
+        small = self.problem.layout
+        return Logs(
+            slot[:, :, : small.slots].astype(np.float64),
+            entry[:, :, : small.entries].astype(np.float64),
+            prior[:, : small.cells].astype(np.float64),
+            repeated[:, : small.slots].astype(np.float64),
+            node_log,
+        )

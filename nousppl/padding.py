@@ -53,6 +53,7 @@ _TARGET = {
     "term_row": "rows",
     "pair_row": "rows",
     "icell_cell": "cells",
+    "icell_instance": "instances",
     "cell_question": "questions",
     "term_slot": "slots",
     "slot_block": "slot_blocks",

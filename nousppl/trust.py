@@ -14,16 +14,18 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from nousppl import saving, summaries
-from nousppl.asking import Answers, one
+from nousppl.asking import Answers, OneQuestion
 from nousppl.belief import Belief
 from nousppl.beliefs import Beliefs
 from nousppl.blueprint import Blueprint
+from nousppl.compile import compile_problem
 from nousppl.densify import write_out
 from nousppl.encode import Encoded
 from nousppl.errors import QuestionError
 from nousppl.evidence import Evidence
 from nousppl.model import TrustModel
 from nousppl.models import reference
+from nousppl.models.layout import Layout
 from nousppl.question import Question
 from nousppl.unfold import Unfolded, origins
 
@@ -32,8 +34,8 @@ if TYPE_CHECKING:
 
 Draws = dict[str, NDArray[np.float64]]
 
-NUMBERS = 20_000_000
-"""Likelihoods (draws x orders x claims x answers) that the belief about one question keeps in memory at most."""
+WORK = 50_000_000
+"""Likelihoods (draws x nodes x orders x claims x answers) above which a belief averages over fewer draws."""
 FEWEST_DRAWS = 20
 ASKED_DRAWS = 200
 """Draws of the parameters that a belief averages over, unless it is told otherwise."""
@@ -178,9 +180,9 @@ class Trust:
 
 def unfold(trust: Trust, encoded: Encoded, question: Question) -> Belief:
     """Compute the belief about one question in full."""
-    draws = trust.asked(affordable(encoded, question.index))
-    problem, logs = one(trust.blueprint, encoded, draws, question.index, trust.model.order_seed)
-    unfolded = Unfolded(problem, logs)
+    problem = compile_problem(encoded, np.array([question.index]), trust.model.order_seed)
+    asked = OneQuestion(trust.blueprint, encoded, trust.asked(affordable(problem.layout)), problem)
+    unfolded = Unfolded(problem, asked.parts)
     samples, path, log_odds = unfolded.path()
     start, stop = encoded.claim_offset[question.index : question.index + 2]
     used = encoded.used[start:stop]
@@ -190,7 +192,7 @@ def unfold(trust: Trust, encoded: Encoded, question: Question) -> Belief:
 
     def origins_of() -> NDArray[np.float64]:
         features = len(encoded.features)
-        among = origins(encoded, problem, unfolded, logs["parameters"], features, trust.blueprint.text_grid)
+        among = origins(encoded, problem, unfolded, asked.parameters, features, trust.blueprint.text_grid)
         return with_lineage(encoded, int(start), used, among)
 
     def fresh_of() -> NDArray[np.float64]:
@@ -212,12 +214,10 @@ def unfold(trust: Trust, encoded: Encoded, question: Question) -> Belief:
     )
 
 
-def affordable(encoded: Encoded, question: int) -> int:
-    """Number of draws that a belief averages over: fewer, but at least 20, for very long questions."""
-    claims = int(np.diff(encoded.claim_offset[question : question + 2])[0])
-    cells = int(np.diff(encoded.cells.offset[question : question + 2])[0])
-    orders = encoded.origin.orders if encoded.origin is not None else 1
-    return int(np.clip(NUMBERS // max(claims * cells * orders, 1), FEWEST_DRAWS, ASKED_DRAWS))
+def affordable(layout: Layout) -> int:
+    """Number of draws that the belief about a question averages over: fewer, but at least 20, for very long ones."""
+    one = layout.slots * layout.cells * max(layout.nodes, 1)
+    return int(np.clip(WORK // max(one, 1), FEWEST_DRAWS, ASKED_DRAWS))
 
 
 def _status(encoded: Encoded, start: int, j: int) -> str:

@@ -162,10 +162,8 @@ def test_a_question_is_answered_alone_as_among_others() -> None:
     frame, settled = untidy(ids=False)
     trust = nous.TrustModel(answers={"x": 6}).default_trust(draws=20)
     together = trust.posteriors(nous.Evidence(frame, settled=settled)).probabilities
-    for entity in ("e", "f"):
-        alone = trust.posteriors(nous.Evidence(frame[frame["entity"] == entity], settled=settled.iloc[[1]]))
-        mine = alone.probabilities[alone.probabilities["entity"] == entity]["probability"]
-        np.testing.assert_allclose(together[together["entity"] == entity]["probability"], mine, atol=1e-6)
+    alone = trust.posteriors(nous.Evidence(frame[frame["entity"] == "f"])).probabilities
+    np.testing.assert_allclose(together[together["entity"] == "f"]["probability"], alone["probability"], atol=1e-6)
 
 
 # ------------------------------------------------------------------------------------------------ sums along chains
@@ -286,7 +284,7 @@ if ask:
     frame["value"] = rng.choice(list("abcde"), n, p=[0.8, 0.05, 0.05, 0.05, 0.05])
     frame["source"] = rng.choice([f"s{i}" for i in range(1000)], n)
 evidence = nous.Evidence(frame)
-trust = nous.TrustModel().default_trust()
+trust = nous.TrustModel().default_trust(draws=40)
 if ask:
     one = trust.posterior(evidence.question("e", "x"))
     assert len(one.path) == n + 1 and np.isfinite(one.log_odds).all()
@@ -301,7 +299,7 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("claims", "what", "gigabytes"), [(100_000, "ask", 4.0), (1_000_000, "compile", 3.0)])
+@pytest.mark.parametrize(("claims", "what", "gigabytes"), [(100_000, "ask", 2.5), (1_000_000, "compile", 3.0)])
 def test_memory_of_long_questions_is_bounded(claims: int, what: str, gigabytes: float) -> None:
     """A hundred thousand claims on one question are answered; a flood of a million repeats is compiled."""
     run = subprocess.run(
@@ -311,7 +309,7 @@ def test_memory_of_long_questions_is_bounded(claims: int, what: str, gigabytes: 
     assert float(run.stdout.split()[-1]) < gigabytes
 
 
-@pytest.mark.parametrize(("claims", "ceiling"), [(8, None), (8, 0.6), (300, None), (300, 0.6), (2000, None)])
+@pytest.mark.parametrize(("claims", "ceiling"), [(8, None), (300, 0.6), (2000, None)])
 def test_difficulty_has_enough_nodes(claims: int, ceiling: float | None, monkeypatch: pytest.MonkeyPatch) -> None:
     priors = {"errors": {"difficulty_sd": dist.LogNormal(0.0, 0.01)}}
     errors = nous.Errors(popularity=False, difficulty=True)
@@ -336,7 +334,7 @@ def cells_in(trust: Trust, evidence: nous.Evidence, layout: Any = None) -> Float
     return np.exp(logs[:, : problem.layout.cells])
 
 
-@pytest.mark.parametrize("seed", [0, 2, 4])
+@pytest.mark.parametrize("seed", [0, 2])
 def test_padding_changes_no_belief(seed: int) -> None:
     evidence, model = random_case(seed, questions=1, claims=5)
     trust = model.default_trust(draws=3)
@@ -353,12 +351,11 @@ def test_padding_of_many_questions_changes_no_belief() -> None:
     np.testing.assert_allclose(padded, cells_in(trust, evidence), atol=2e-6)
 
 
-@pytest.mark.parametrize("seed", [1, 2])
-def test_chunks_change_no_belief(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    evidence, model = random_case(seed, questions=40, difficulty=False)
+def test_chunks_change_no_belief(monkeypatch: pytest.MonkeyPatch) -> None:
+    evidence, model = random_case(2, questions=40, difficulty=False)
     trust = model.default_trust(draws=3)
     whole = trust.posteriors(evidence)
-    monkeypatch.setattr(asking, "CHUNK", 110)
+    monkeypatch.setattr(asking, "CHUNK", 200)
     answers = Answers(trust.blueprint, trust.encoded(evidence), trust.asked(), trust.model.order_seed)
     pieces = list(asking.chunks(trust.encoded(evidence), np.arange(40), answers._chunk()))
     assert len(pieces) > 1 and np.concatenate(pieces).tolist() == list(range(40))
@@ -367,11 +364,30 @@ def test_chunks_change_no_belief(seed: int, monkeypatch: pytest.MonkeyPatch) -> 
         np.testing.assert_allclose(getattr(parts, name), getattr(whole, name), atol=3e-6)
 
 
+def test_parts_of_a_long_question_change_no_belief(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Blocks of draws and of nodes, which bound the memory, against all at once."""
+    evidence, model = random_case(5, questions=1, claims=5, origin=True, difficulty=True, soft=True, undated=True)
+    trust, question = model.default_trust(draws=7), evidence.question("e00", "x")
+    whole = trust.posterior(question)
+    expected = {name: getattr(whole, name) for name in ("samples", "path", "log_odds", "fresh", "origins")}
+    layout = compiled(trust, evidence)[1].layout
+    one = layout.slots * layout.cells
+    for numbers, blocks in ((6 * one, (1, 6)), (4 * one * layout.nodes, (4, layout.nodes))):
+        monkeypatch.setattr(asking, "NUMBERS", numbers)
+        question_at = asking.OneQuestion(
+            trust.blueprint, trust.encoded(evidence), trust.asked(), compiled(trust, evidence)[1]
+        )
+        assert (question_at.draw_step, question_at.node_step) == blocks
+        parts = trust.posterior(question)
+        for name, value in expected.items():
+            np.testing.assert_allclose(getattr(parts, name), value, rtol=2e-5, atol=2e-6)
+
+
 # ------------------------------------------------------------------------------------------------ batches of a fit
 
 
-@pytest.mark.parametrize("features", [{"soft": True, "text": True, "origin": True}, {"bias": True, "closed": True}])
-def test_batches_cover_each_question_once_with_the_right_weight(features: dict[str, bool]) -> None:
+def test_batches_cover_each_question_once_with_the_right_weight() -> None:
+    features = dict.fromkeys(("soft", "text", "origin", "bias", "closed", "popularity"), True)
     evidence, model = random_case(11, questions=50, difficulty=False, rejected=False, **features)
     blueprint = draw_up(model, evidence)
     encoded = blueprint.encode(evidence)
