@@ -80,6 +80,11 @@ class Jax:
         return jnp.stack([jnp.asarray(a, dtype=float) for a in arrays])
 
     @staticmethod
+    def after_zero(x: Any) -> jax.Array:
+        """One element longer."""
+        return jnp.concatenate([jnp.zeros(1, x.dtype), x])
+
+    @staticmethod
     def take(x: jax.Array, index: jax.Array) -> jax.Array:
         """Gather without the checks of ``x[index]``."""
         return x.at[index].get(mode="promise_in_bounds", wrap_negative_indices=False)

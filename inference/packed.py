@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from numpyro.infer.util import potential_energy
 
-from nousppl.inference.backend import JAX
+from nousppl.inference.backend import JAX, distribution
 from nousppl.models.layout import Layout
 from nousppl.models.program import Plan, log_likelihood, program
 
@@ -78,7 +78,11 @@ def log_density(plan: Plan, layout: Layout, pack: Packing) -> Density:
         values = natural_values(plan, pack, prior, vector)
         total = prior.log_density(vector[: prior.size])
         for site in plan.sites:
-            if site.scale is not None:
+            if site.scale is not None and site.prior.family != "Normal":
+                raw = values[site.name]
+                total = total + jnp.sum(distribution(site.prior).log_prob(raw))
+                values[site.name] = values[site.scale] * raw
+            elif site.scale is not None:
                 raw, centred = values[site.name], data["centred " + site.name]
                 scale = jnp.where(centred, values[site.scale], 1.0)
                 total = (

@@ -24,6 +24,12 @@ class Layout(NamedTuple):
     terms: int
     pairs: int
     """Listed pairs whose text was compared; 0 where the model has no text."""
+    kin: int
+    """Listed pairs of a row and an earlier slot with the same value whose sources have an affinity of their own."""
+    apart: int
+    """The same for pairs that say something else."""
+    links: int
+    """Pairs of sources that these are pairs of."""
     slot_blocks: int
     """Blocks of slots in which long sums are taken, so that millions of small terms add up accurately; 0 where none is
     long."""

@@ -54,6 +54,10 @@ class Namespace(Protocol):
         """Arrays along a new first axis."""
         ...
 
+    def after_zero(self, x: Array) -> Array:
+        """The vector with a 0 before it."""
+        ...
+
     def take(self, x: Array, index: Array) -> Array:
         """``x[index]`` along the last axis of a vector; indices are in bounds, or of padding whose value does not
         matter."""

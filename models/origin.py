@@ -149,9 +149,30 @@ def text_sums(
     strong = xp.array(0.0)
     if layout.groups:
         strong = xp.take(theta["strong_exact"], data["pair_group"])
-    weight = (theta["strangers"] * xp.take(originality, data["pair_origin_slot"]) + strong) * fading
+    base = theta["strangers"]
+    if layout.links:
+        base = base + xp.take(theta["affinity"], data["pair_link"])
+    weight = (base * xp.take(originality, data["pair_origin_slot"]) + strong) * fading
     gain = weight * (xp.exp(theta["text"] * data["pair_similarity"] - theta["text_mean"]) - 1.0) * data["pair_share"]
     return xp.sum_by(gain, data["pair_row"], layout.rows)
+
+
+def kin_weights(xp: Namespace, layout: Layout, data: dict[str, Array], theta: dict[str, Array], kind: str) -> Array:
+    """What the listed pairs of a kind ("kin" or "apart") weigh more than strangers, before the originality."""
+    if not layout.links:
+        return xp.zeros(0)
+    weight = xp.take(theta["affinity"], data[kind + "_link"]) * data[kind + "_share"]
+    return weight * xp.exp(-theta["rate"] * data[kind + "_lag"]) if layout.lag else weight
+
+
+def affinity_sums(
+    xp: Namespace, layout: Layout, data: dict[str, Array], theta: dict[str, Array], originality: Array, kin: Array
+) -> tuple[Array, Array]:
+    """What affinities add to the weight of all earlier claims (slots,) and of those with the row's value (rows,)."""
+    same = xp.sum_by(kin * xp.take(originality, data["kin_slot"]), data["kin_row"], layout.rows)
+    apart = kin_weights(xp, layout, data, theta, "apart") * xp.take(originality, data["apart_origin"])
+    total = xp.sum_by(apart, data["apart_slot"], layout.slots)
+    return total + (xp.sum_by(same, data["row_slot"], layout.slots) if layout.soft else same), same
 
 
 def popularity(xp: Namespace, layout: Layout, data: dict[str, Array], originality: Array) -> tuple[Array, Array, Array]:
@@ -173,17 +194,25 @@ def echo(xp: Namespace, layout: Layout, data: dict[str, Array], theta: dict[str,
         layout: static sizes.
         data: arrays of the problem.
         theta: ``concentration`` (slots,) alpha; ``strangers`` w0; ``strong`` weights by feature group; ``rate`` of
-            lag decay; ``copy_error`` eps; ``text`` and ``text_mean``.
+            lag decay; ``copy_error`` eps; ``text`` and ``text_mean``; ``affinity`` (links + 1,) what the weight of a
+            pair of sources exceeds that of strangers by.
     """
-    alpha = theta["concentration"]
+    alpha, zero = theta["concentration"], xp.array(0.0)
     strong, strong_same, same = strong_sums(xp, layout, data, theta)
-    matched = data["row_share"] * (theta["strangers"] * same + strong_same)
+    kin = kin_weights(xp, layout, data, theta, "kin")
+    matched = theta["strangers"] * same + strong_same
+    if layout.links:
+        matched = xp.maximum(matched + xp.sum_by(kin, data["kin_row"], layout.rows), zero)
+    matched = data["row_share"] * matched
     if layout.soft:
         matched = xp.sum_by(matched, data["row_slot"], layout.slots)
     original = _ratio(xp, alpha, alpha + matched)
     base, base_same = _base_sums(xp, layout, data, theta, original)
     total = theta["strangers"] * base + strong
     same_value = theta["strangers"] * base_same + strong_same + text_sums(xp, layout, data, theta, original)
+    if layout.links:
+        more, more_same = affinity_sums(xp, layout, data, theta, original, kin)
+        total, same_value = xp.maximum(total + more, zero), xp.maximum(same_value + more_same, zero)
     rivals = alpha + total
     eps = theta["copy_error"]
     spread = eps / data["slot_size"] * total

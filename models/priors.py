@@ -50,3 +50,8 @@ def half_normal(scale: float) -> Prior:
 def log_normal(loc: float, scale: float) -> Prior:
     """Log-normal prior of a positive quantity."""
     return Prior("LogNormal", {"loc": loc, "scale": scale})
+
+
+def student_t(df: float) -> Prior:
+    """Student's t prior with location 0 and scale 1."""
+    return Prior("StudentT", {"df": df, "loc": 0.0, "scale": 1.0})

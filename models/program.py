@@ -14,6 +14,8 @@ from nousppl.models.one_of import likelihood
 from nousppl.models.origin import subset_weights, subsets
 from nousppl.models.priors import Prior
 
+AFFINITY_LIMIT = 20.0
+"""Largest log ratio of the weight of a pair of sources to that of strangers: beyond it nothing changes any more."""
 COPY_ERROR = 1e-4
 """eps, chance that a repetition comes out as a random answer."""
 
@@ -27,7 +29,7 @@ class Site(NamedTuple):
     size: int | None = None
     """Number of elements; None for a scalar."""
     scale: str | None = None
-    """Name of the standard deviation's site, for group effects."""
+    """Name of the standard deviation's site, for group effects: they are that times a raw effect with this prior."""
 
 
 class Plan(NamedTuple):
@@ -64,8 +66,12 @@ def sample_sites(xp: Namespace, plan: Plan, data: dict[str, Array]) -> dict[str,
         if site.scale is None:
             values[site.name] = xp.sample(site.name, site.prior, site.size)
         else:
-            centred = data["centred " + site.name]
             scale = values[site.scale]
+            if site.prior.family != "Normal":
+                raw = xp.sample(site.name + "_raw", site.prior, site.size)
+                values[site.name] = xp.deterministic(site.name, scale * raw)
+                continue
+            centred = data["centred " + site.name]
             raw = xp.sample_normal(site.name + "_raw", xp.where(centred, scale, xp.array(1.0)))
             values[site.name] = xp.deterministic(site.name, xp.where(centred, raw, scale * raw))
     return values
@@ -98,6 +104,9 @@ def constants(xp: Namespace, plan: Plan, values: dict[str, Array], text_grid: Ar
         theta["strong"] = subset_weights(xp, coefficients)
         exact = [sum(coefficients[f] for f in group) for group in subsets(len(coefficients))]
         theta["strong_exact"] = xp.stack([xp.array(0.0), *(xp.exp(c) for c in exact)])
+    if "origin_affinity" in values:
+        effect = xp.minimum(values["origin_affinity"], xp.array(AFFINITY_LIMIT))
+        theta["affinity"] = theta["strangers"] * (xp.exp(xp.after_zero(effect)) - 1.0)
     if "origin_half_life" in values:
         theta["rate"] = math.log(2.0) / values["origin_half_life"]
     if "origin_text" in values and text_grid is not None:
@@ -148,6 +157,8 @@ def log_likelihood(
     xp: Namespace, plan: Plan, layout: Layout, data: dict[str, Array], values: dict[str, Array]
 ) -> Array:
     """Log density of all questions given the parameters, on their natural scale."""
+    if layout.links:
+        values = values | {"origin_affinity": xp.take(values["origin_affinity"], data["link_pair"])}
     theta = constants(xp, plan, values, data.get("text_grid"))
     theta["logit"] = linear(xp, plan.reliability, plan.reliability_groups, "reliability", data, values)
     if layout.origins:

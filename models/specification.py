@@ -16,11 +16,14 @@ class Origin:
         strong: features of a pair of claims, joined by ``+``: ``same_source`` or ``same_<column>`` for any column of
             the claims or the sources. The strong weight of a pair is ``exp`` of the sum of the coefficients of the
             features that hold, and 0 where none holds.
-        affinity: reserved for learned weights between pairs of sources; must be None.
+        affinity: "source" or another column of the claims or the sources: every pair of its levels that meets in at
+            least 10 questions has a weight of its own in place of that of strangers, one for each direction where the
+            times of the claims tell who was first, else one for both.
         text: column of text whose similarity (rapidfuzz token ratio, 0 to 1) is evidence for a repetition.
         lag: whether weights halve with every half-life (learned, days or units of ``time``) between the two claims.
         order: "time" (ties and missing times are averaged over random orders) or "unknown" (all orders are).
-        max_listed: number of most recent earlier claims whose text is compared with a claim's.
+        max_listed: number of most recent earlier claims whose text and affinity are looked at; all earlier ones have
+            the weights of strangers and of strong features.
         orders: number of random orders that are averaged where the order is not known.
     """
 
@@ -35,8 +38,10 @@ class Origin:
     def __post_init__(self) -> None:
         if self.order not in ("time", "unknown"):
             raise ModelError(f"Origin(order={self.order!r}): allowed are 'time' and 'unknown'")
-        if self.affinity is not None:
-            raise ModelError("Origin(affinity=...): affinities between sources are not available; use strong features")
+        if self.affinity is not None and (not isinstance(self.affinity, str) or not self.affinity.strip()):
+            raise ModelError(
+                f"Origin(affinity={self.affinity!r}): give 'source' or the name of another column, or None"
+            )
         if self.max_listed < 1 or self.orders < 1:
             raise ModelError(f"Origin(max_listed={self.max_listed}, orders={self.orders}): both must be at least 1")
         if len(self.features) > 4:

@@ -89,8 +89,15 @@ def _noise(labels: NDArray[np.object_], count: int) -> Floats:
     return np.asarray(ndtri(uniform(bits)))
 
 
-def parameter_draws(blueprint: Blueprint, encoded: Encoded, draws: Draws, claims: NDArray[np.int64]) -> dict[str, Any]:
-    """What the likelihood needs of each draw: per-claim predictors and the other parameters, double precision."""
+def parameter_draws(
+    blueprint: Blueprint,
+    encoded: Encoded,
+    draws: Draws,
+    claims: NDArray[np.int64],
+    links: NDArray[np.int64] | None = None,
+) -> dict[str, Any]:
+    """What the likelihood needs of each draw: predictors of these claims, affinities of these pairs of sources, and the
+    other parameters; double precision."""
     plan = blueprint.plan
     out: dict[str, Any] = {
         "logit": linear_draws(
@@ -108,6 +115,8 @@ def parameter_draws(blueprint: Blueprint, encoded: Encoded, draws: Draws, claims
             and not site.name.endswith("_sigma")
         ):
             out[site.name] = draws[site.name]
+    if links is not None and len(links):
+        out["origin_affinity"] = draws["origin_affinity"][:, links]
     if encoded.bias_level is not None:
         out["errors_bias|source"] = _bias_draws(blueprint, encoded, draws, claims)
     return out
@@ -150,7 +159,9 @@ def ready(
         data["nodes"], data["node_log_weights"] = grid, log_weights
     if encoded.bias_level is not None:
         data["claim_bias_level"] = np.arange(claims_size, dtype=np.int32)
-    parameters = parameter_draws(blueprint, encoded, draws, problem.claims)
+    parameters = parameter_draws(blueprint, encoded, draws, problem.claims, problem.links)
+    if layout.links:
+        parameters["origin_affinity"] = pad_last(parameters["origin_affinity"], layout.links)
     for name in ("logit", "log_concentration"):
         if name in parameters:
             parameters[name] = pad_last(parameters[name], claims_size)

@@ -10,11 +10,12 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from nousppl.affinity import Affinities, find_pairs
 from nousppl.encode import Domains, Encoded, encode_claims
 from nousppl.errors import ModelError
 from nousppl.evidence import Evidence
 from nousppl.models.hierarchy import INTERCEPT, Design, Encoding, Formula, encode
-from nousppl.models.priors import Prior, half_normal, log_normal, normal
+from nousppl.models.priors import Prior, half_normal, log_normal, normal, student_t
 from nousppl.models.program import Plan, Site
 from nousppl.models.specification import Errors, Origin
 from nousppl.text import GRID
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 
 CENTRED_FROM = 25
 """Levels with at least this many claims get a centred effect."""
+
+_ORIGIN_SITES = {"strangers": "origin_log_strangers", "affinity": "origin_affinity_sigma"}
 
 Priors = Mapping[str, Mapping[str, Any]]
 
@@ -41,11 +44,14 @@ class Blueprint:
     base_rates: str
     plan: Plan
     text_grid: NDArray[np.float64] | None = None
+    affinity: Affinities | None = None
 
     def encode(self, evidence: Evidence) -> Encoded:
         """Encode an evidence exactly as the one that the model was fitted on."""
         domains = self.domains.with_evidence(evidence.coded)
-        return encode_claims(evidence, self.reliability, self.freshness, domains, self.origin, self.errors, self.bias)
+        return encode_claims(
+            evidence, self.reliability, self.freshness, domains, self.origin, self.errors, self.bias, self.affinity
+        )
 
 
 def default_priors(model: TrustModel) -> dict[str, dict[str, Prior]]:
@@ -56,6 +62,8 @@ def default_priors(model: TrustModel) -> dict[str, dict[str, Prior]]:
         out["origin"] = {"strangers": normal(-4.0, 1.0)}
         for feature in model.origin.features:
             out["origin"][feature] = normal(3.0, 1.0) if feature == "same_source" else normal(0.0, 1.0)
+        if model.origin.affinity is not None:
+            out["origin"]["affinity"] = half_normal(2.0)
         if model.origin.lag:
             out["origin"]["half_life"] = log_normal(float(np.log(30.0)), 1.0)
         if model.origin.text is not None:
@@ -107,12 +115,23 @@ def priors_of(model: TrustModel) -> dict[str, dict[str, Prior]]:
     return priors
 
 
-def draw_up(model: TrustModel, evidence: Evidence | None) -> Blueprint:
-    """The blueprint of a model on an evidence; without one, that of the default trust, which knows no levels."""
+def draw_up(model: TrustModel, evidence: Evidence | None, questions: NDArray[np.int64] | None = None) -> Blueprint:
+    """The blueprint of a model on an evidence; without one, that of the default trust, which knows no levels.
+
+    Args:
+        model: the specification.
+        evidence: claims.
+        questions: those in which pairs of sources must meet to have an affinity of their own; None for all.
+    """
     reliability = _encode("reliability", model.reliability, evidence)
     freshness = _encode("freshness", model.freshness, evidence) if model.origin is not None else None
     bias = _encode("bias", "0 + (1|source)", evidence) if model.errors.bias == "source" else None
-    return assemble(model, reliability, freshness, bias, Domains.of(model.answers, evidence))
+    affinity = None
+    column = model.origin.affinity if model.origin is not None else None
+    if evidence is not None and model.origin is not None and column is not None:
+        affinity = find_pairs(column, evidence.covariates, evidence.coded, questions, model.origin.order)
+    domains = Domains.of(model.answers, evidence)
+    return assemble(model, reliability, freshness, bias, domains, affinity=affinity)
 
 
 def assemble(
@@ -122,6 +141,7 @@ def assemble(
     bias: Encoding | None,
     domains: Domains,
     text_grid: NDArray[np.float64] | None = None,
+    affinity: Affinities | None = None,
 ) -> Blueprint:
     """The blueprint of a model with these encodings and domains: declares its parameters.
 
@@ -141,9 +161,10 @@ def assemble(
     if freshness is not None:
         more, fresh_fixed, fresh_groups = _formula_sites("freshness", freshness, priors["freshness"])
         sites += more
-    sites += [
-        Site("origin_" + ("log_strangers" if n == "strangers" else n), p) for n, p in priors.get("origin", {}).items()
-    ]
+    sites += [Site(_ORIGIN_SITES.get(n, f"origin_{n}"), p) for n, p in priors.get("origin", {}).items()]
+    if affinity is not None and len(affinity):
+        # Most pairs are strangers, a few copy nearly everything: the tail must be heavy.
+        sites.append(Site("origin_affinity", student_t(3.0), len(affinity), "origin_affinity_sigma"))
     sites += _error_sites(priors.get("errors", {}), classes, bias)
     if "base_rates" in priors and classes:
         sites.append(Site("base_rates", priors["base_rates"]["logit"], classes))
@@ -153,7 +174,16 @@ def assemble(
         # Until a fit has seen texts, similarities are taken to be spread evenly.
         text_grid = np.linspace(0.0, 1.0, GRID)
     return Blueprint(
-        reliability, freshness, bias, domains, model.origin, model.errors, model.base_rates, plan, text_grid
+        reliability,
+        freshness,
+        bias,
+        domains,
+        model.origin,
+        model.errors,
+        model.base_rates,
+        plan,
+        text_grid,
+        affinity,
     )
 
 
@@ -236,6 +266,8 @@ def centring(
             if name in sizes:
                 counts = np.bincount(group.index[claims], minlength=sizes[name])[: sizes[name]]
                 out["centred " + name] = counts >= CENTRED_FROM
+    if "origin_affinity" in sizes:
+        out["centred origin_affinity"] = np.zeros(sizes["origin_affinity"], bool)
     if "errors_bias|source" in sizes:
         out["centred errors_bias|source"] = np.zeros(sizes["errors_bias|source"], bool)
     return out

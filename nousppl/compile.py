@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nousppl.encode import Encoded
+from nousppl.listed import listed_affinities, pair_links
 from nousppl.models.layout import Layout
 from nousppl.models.origin import subsets
 from nousppl.ragged import (
@@ -44,6 +45,7 @@ class Problem:
         claims: (claims,) index of each claim in the evidence.
         cells: (cells,) index of each cell in ``encoded.cells``.
         slot_claim: (slots,) index into ``claims`` of each slot.
+        links: (links,) the pairs of sources that occur, index into the model's affinities.
     """
 
     layout: Layout
@@ -52,6 +54,7 @@ class Problem:
     claims: Ints
     cells: Ints
     slot_claim: Ints
+    links: Ints
 
 
 def compile_problem(encoded: Encoded, questions: Ints, seed: int = 0) -> Problem:
@@ -82,11 +85,14 @@ def compile_problem(encoded: Encoded, questions: Ints, seed: int = 0) -> Problem
     _cells(data, encoded, slots, questions)
     _chains(data, encoded, slots, chains, len(groups))
     _entries(data, encoded, slots, chains[1], questions)
-    pairs = listed_pairs(encoded, slots, claims, chains[1], groups)
-    data |= pairs
+    data |= listed_affinities(encoded, slots, claims, chains[1])
+    data |= listed_pairs(encoded, slots, claims, chains[1], groups)
+    links = data.get("link_pair", np.zeros(0, np.int64))
+    if "pair_row" in data and len(links):
+        data["pair_link"] = pair_links(encoded, slots, claims, data, links)
     layout = _layout(encoded, slots, questions, claims, data, len(groups))
     cells = ranges(encoded.cells.offset[questions], np.diff(encoded.cells.offset)[questions])
-    index = [_frozen(array.astype(np.int64)) for array in (questions, claims, cells, slots.claim)]
+    index = [_frozen(array.astype(np.int64)) for array in (questions, claims, cells, slots.claim, links)]
     return Problem(layout, _cast(data), *index)
 
 
@@ -237,6 +243,9 @@ def _layout(encoded: Encoded, slots: Slots, questions: Ints, claims: Ints, data:
         entries=len(data["entry_slot"]),
         terms=len(data["term_row"]),
         pairs=len(data.get("pair_row", ())),
+        kin=len(data.get("kin_row", ())),
+        apart=len(data.get("apart_slot", ())),
+        links=len(data.get("link_pair", ())),
         slot_blocks=slot_blocks,
         entry_blocks=entry_blocks,
         rounds=(longest - 1).bit_length(),

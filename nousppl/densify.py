@@ -51,7 +51,8 @@ def write_out(
     """
     chosen = {name: value[draw : draw + 1] for name, value in draws.items()}
     problem = compile_problem(encoded, np.array([question]), seed)
-    theta = {n: np.asarray(v[0]) for n, v in parameter_draws(blueprint, encoded, chosen, problem.claims).items()}
+    drawn = parameter_draws(blueprint, encoded, chosen, problem.claims, problem.links)
+    theta = {name: np.asarray(value[0]) for name, value in drawn.items()}
     world = PairWorld(encoded, problem, len(encoded.features), blueprint.text_grid)
     layout, claims = problem.layout, len(problem.claims)
     counts = np.rint(encoded.cells.count[problem.cells]).astype(int)

@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from nousppl.affinity import Affinities
 from nousppl.coded import Coded
 from nousppl.errors import ModelError
 from nousppl.evidence import Evidence
@@ -119,6 +120,9 @@ class Encoded:
     freshness: Design | None
     features: tuple[Ints, ...]
     """Codes of the columns that the pair features compare, one array per feature."""
+    affinity: Affinities | None
+    affinity_code: Ints | None
+    """Level of each claim in the column that affinities compare."""
     text: NDArray[np.object_] | None
     bias_level: Ints | None
     """Source level of each claim for the class bias by source."""
@@ -146,6 +150,7 @@ def encode_claims(
     origin: Origin | None,
     errors: Errors,
     bias: Encoding | None = None,
+    affinity: Affinities | None = None,
 ) -> Encoded:
     """Encode an evidence for a model.
 
@@ -166,6 +171,8 @@ def encode_claims(
         reliability=reliability.design(frame),
         freshness=None if freshness is None else freshness.design(frame),
         features=features,
+        affinity=affinity,
+        affinity_code=None if affinity is None else affinity.codes(frame),
         text=_text(frame, origin),
         bias_level=None if bias is None else np.asarray(bias.design(frame).groups[0].index, np.int64),
         claim_offset=offsets(np.bincount(coded.claim_question, minlength=len(coded.questions))),

@@ -100,10 +100,11 @@ class TrustModel:
         from nousppl.trust import Trust
 
         options = _options(method)
-        blueprint = draw_up(self, evidence)
-        encoded = blueprint.encode(evidence)
+        settled_questions = _settled_questions(evidence)
         if learn_from is None:
-            learn_from = "settled" if int((encoded.settled_cell >= 0).sum()) >= ENOUGH else "all"
+            learn_from = "settled" if len(settled_questions) >= ENOUGH else "all"
+        blueprint = draw_up(self, evidence, settled_questions if learn_from == "settled" else None)
+        encoded = blueprint.encode(evidence)
         with summaries.reporter(progress) as report:
             blueprint, result, settled = fitting.fit(blueprint, encoded, options, learn_from, seed, report)
         draws = fitting.natural_effects(blueprint, encoded, result.draws, learn_from)
@@ -166,6 +167,11 @@ def prior_draws(blueprint: Blueprint, seed: int, count: int) -> Draws:
         value = np.asarray(distribution(site.prior).sample(key, shape), np.float64)
         out[site.name] = value if site.scale is None else value * out[site.scale][..., None]
     return out
+
+
+def _settled_questions(evidence: Evidence) -> NDArray[np.int64]:
+    coded = evidence.coded
+    return np.unique(coded.settled_question[~coded.settled_rejected]).astype(np.int64)
 
 
 def _options(method: str | SVI | NUTS) -> SVI | NUTS:

@@ -15,6 +15,7 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
+from nousppl.affinity import Affinities
 from nousppl.blueprint import Blueprint, assemble
 from nousppl.encode import Domains
 from nousppl.errors import FileError, NousError
@@ -178,11 +179,24 @@ def _description(trust: Trust) -> dict[str, Any]:
         "closed": [[_plain(a), [_plain(x) for x in v]] for a, v in domains.closed.items()],
         "size": [[_plain(a), k] for a, k in domains.size.items()],
         "declared": [_plain(a) for a in domains.declared],
+        "affinity": None if blueprint.affinity is None else _affinity_plain(blueprint.affinity),
         "text_grid": None if blueprint.text_grid is None else list(blueprint.text_grid),
         "record": {name: _plain(value) for name, value in trust.record.items()},
         "seen": [[_plain(x) for x in pair] for pair in sorted(trust.seen, key=repr)],
         "sites": list(trust.posterior_draws),
     }
+
+
+def _affinity_plain(affinity: Affinities) -> dict[str, Any]:
+    pairs = {name: getattr(affinity, name).tolist() for name in ("later", "earlier", "met")}
+    return {"column": affinity.column, "labels": list(affinity.labels), "directed": affinity.directed} | pairs
+
+
+def _affinity(saved: dict[str, Any] | None) -> Affinities | None:
+    if saved is None:
+        return None
+    pairs = {name: np.array(saved[name], np.int64) for name in ("later", "earlier", "met")}
+    return Affinities(saved["column"], tuple(saved["labels"]), directed=saved["directed"], **pairs)
 
 
 def _plain(value: Any) -> Any:
@@ -201,7 +215,8 @@ def _restore(tree: Any) -> Trust:
     grid = None if saved["text_grid"] is None else np.array(saved["text_grid"], float)
     reliability = encodings["reliability"]
     assert reliability is not None
-    blueprint = assemble(model, reliability, encodings["freshness"], encodings["bias"], domains, grid)
+    affinity = _affinity(saved.get("affinity"))
+    blueprint = assemble(model, reliability, encodings["freshness"], encodings["bias"], domains, grid, affinity)
     posterior = tree["posterior"].to_dataset()
     draws = {name: np.asarray(posterior[_quoted(name)].values, np.float64) for name in saved["sites"]}
     stats: dict[str, Any] = {}

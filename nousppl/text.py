@@ -9,7 +9,8 @@ from rapidfuzz import fuzz
 from rapidfuzz.process import cpdist
 
 from nousppl.encode import Encoded
-from nousppl.ragged import Ints, ranges
+from nousppl.listed import recent, same_value
+from nousppl.ragged import Ints
 from nousppl.slots import Chains, Slots
 
 GRID = 101
@@ -26,8 +27,8 @@ def listed_pairs(
     """
     if encoded.text is None or encoded.origin is None:
         return {}
-    later, earlier = _recent(slots, encoded.origin.max_listed)
-    row, earlier_row = _same_value(slots, by_cell, later, earlier)
+    later, earlier = recent(slots, encoded.origin.max_listed)
+    row, earlier_row, _ = same_value(slots, by_cell, later, earlier)
     later, earlier = slots.row_slot[row], slots.row_slot[earlier_row]
     of_later, of_earlier = claims[slots.claim[later]], claims[slots.claim[earlier]]
     exact = np.zeros(len(row), np.int64)
@@ -56,28 +57,6 @@ def similarity(encoded: Encoded, left: Ints, right: Ints) -> np.ndarray:
     scores = cpdist(list(first), list(second), scorer=fuzz.token_sort_ratio) / 100.0 if len(pairs) else np.zeros(0)
     scores = np.where((first == "") | (second == ""), 0.0, scores) if len(pairs) else scores
     return np.asarray(scores, float)[back]
-
-
-def _recent(slots: Slots, most: int) -> tuple[Ints, Ints]:
-    """(later, earlier) slots of the same instance at most ``most`` places apart."""
-    place = np.arange(len(slots.claim)) - slots.start[slots.instance]
-    later = [np.flatnonzero(place >= d) for d in range(1, most + 1)]
-    earlier = [index - d for d, index in enumerate(later, start=1)]
-    return np.concatenate(later), np.concatenate(earlier)
-
-
-def _same_value(slots: Slots, by_cell: Chains, later: Ints, earlier: Ints) -> tuple[Ints, Ints]:
-    """Pairs of rows of these slots that name the same answer."""
-    first = np.searchsorted(slots.row_slot, np.arange(len(slots.claim)))
-    count = np.bincount(slots.row_slot, minlength=len(slots.claim))
-    row = ranges(first[later], count[later])
-    target = np.repeat(earlier, count[later])
-    total = len(slots.claim) + 1
-    key = slots.row_icell[by_cell.order] * total + slots.row_slot[by_cell.order]
-    wanted = slots.row_icell[row] * total + target
-    place = np.minimum(np.searchsorted(key, wanted), len(key) - 1)
-    match = key[place] == wanted if len(key) else np.zeros(0, bool)
-    return row[match], by_cell.order[place[match]]
 
 
 def grid_of(similarities: np.ndarray) -> np.ndarray:

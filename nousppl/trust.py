@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from nousppl import saving, summaries
+from nousppl import kin, saving, summaries
 from nousppl.asking import Answers, OneQuestion
 from nousppl.belief import Belief
 from nousppl.beliefs import Beliefs
@@ -154,6 +154,17 @@ class Trust:
         """Every group effect and standard deviation: part, term, level, mean, sd and 90 % interval on the logit or log
         scale."""
         return summaries.groups(self.blueprint, self._flat)
+
+    @cached_property
+    def echoes(self) -> pd.DataFrame:
+        """Pairs of sources by the weight with which the one repeats the other, where the model has affinities; see
+        `nousppl.kin.echoes`."""
+        return kin.echoes(self.blueprint, self._flat)
+
+    @property
+    def echo_groups(self) -> list[frozenset[Any]]:
+        """Groups of sources that echo each other, by their `echoes`; see `nousppl.kin.echo_groups`."""
+        return kin.echo_groups(self.echoes)
 
     @cached_property
     def status(self) -> str:

@@ -13,7 +13,7 @@ from nousppl.compile import Problem
 from nousppl.encode import Encoded
 from nousppl.errors import QuestionError
 from nousppl.models.origin import subsets
-from nousppl.models.program import COPY_ERROR
+from nousppl.models.program import AFFINITY_LIMIT, COPY_ERROR
 from nousppl.ragged import Ints
 
 Floats = NDArray[np.float64]
@@ -223,6 +223,7 @@ class PairWorld:
             mine = codes[problem.claims]
             shared |= (mine[:, None] == mine[None, :]).astype(np.int64) << f
         self.shared = shared
+        self.link = self._links(encoded, problem)
         self.similarity = np.full((problem.layout.instances, claims, claims), np.nan)
         if "pair_row" in data:
             later = data["row_slot"][data["pair_row"]]
@@ -232,6 +233,17 @@ class PairWorld:
                 problem.slot_claim[data["pair_origin_slot"]],
             )
             self.similarity[where] = data["pair_similarity"]
+
+    def _links(self, encoded: Encoded, problem: Problem) -> Ints:
+        """(orders, claims, claims) one-based link of each listed pair, 0 for strangers."""
+        out = np.zeros((problem.layout.instances, self.claims, self.claims), np.int64)
+        data, claim = problem.data, problem.slot_claim
+        for kind, later in (("kin", "kin_row"), ("apart", "apart_slot")):
+            if later in data:
+                slot = data["row_slot"][data[later]] if kind == "kin" else data[later]
+                earlier = data["kin_slot" if kind == "kin" else "apart_origin"]
+                out[data["slot_instance"][slot], claim[slot], claim[earlier]] = data[kind + "_link"]
+        return out
 
     def _slot_times(self, problem: Problem) -> Floats:
         time = np.zeros(len(problem.slot_claim))
@@ -255,6 +267,8 @@ class PairWorld:
         rate = np.log(2.0) / theta["origin_half_life"] if "origin_half_life" in theta else 0.0
         fading = np.exp(-rate * np.maximum(time[:, None] - time[None, :], 0.0)) * (place[:, None] > place[None, :])
         base = np.exp(theta["origin_log_strangers"]) * fading
+        if "origin_affinity" in theta:
+            base = base * np.exp(np.r_[0.0, np.minimum(theta["origin_affinity"], AFFINITY_LIMIT)])[self.link[order]]
         coefficients = [theta["origin_" + name] for name in self.names(theta)]
         strong = np.zeros_like(base)
         for group in self.groups:

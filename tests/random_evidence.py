@@ -21,10 +21,11 @@ FEATURES = (
     "rejected",
     "undated",
     "lineage",
+    "affinity",
 )
 """What can be on or off. Off: no echoes, weights that do not fade, no texts, uniform errors, no difficulty, no
 class bias, an open list of answers, hard claims, no own notes, no ceilings, nothing rejected, all claims dated (some at
-the same time), no claim with a given origin."""
+the same time), no claim with a given origin, all pairs of sources strangers."""
 WORDS = ["the train is late", "a train is late today", "no trains run", "trains as planned", "nobody knows"]
 STRONG = ["same_source", "same_channel", "same_source + same_channel", None]
 
@@ -70,6 +71,7 @@ def _model(rng: np.random.Generator, seed: int, answers: list[str] | int, on: di
             strong=STRONG[rng.integers(4)],
             lag=on["lag"],
             text="text" if on["text"] else None,
+            affinity="source" if on["affinity"] else None,
             order="unknown" if on["undated"] and rng.random() < 0.3 else "time",
             orders=3,
         )
