@@ -12,9 +12,9 @@ from nousppl.blueprint import Blueprint
 from nousppl.models.program import AFFINITY_LIMIT
 
 Draws = dict[str, NDArray[np.float64]]
-COLUMNS = ["source", "origin", "met", "weight", "lower", "upper", "repeats"]
+COLUMNS = ["source", "origin", "met", "weight", "lower", "upper", "repeats", "repeats_lower"]
 QUANTILES = (0.05, 0.95)
-LIKELY = 0.5
+LIKELY = 0.95
 
 
 def echoes(blueprint: Blueprint, flat: Draws) -> pd.DataFrame:
@@ -24,7 +24,8 @@ def echoes(blueprint: Blueprint, flat: Draws) -> pd.DataFrame:
         A row a pair, heaviest first: source, origin (the one that it may repeat; where the order of claims does not
         tell who repeats whom, a pair stands once), met (number of questions in which the two meet), weight (posterior
         median, against 1 for an average source's looking for itself), lower and upper (90 % interval), repeats (mean of
-        ``weight / (1 + weight)``: the chance that a claim repeats the other one's, had nobody else spoken).
+        ``weight / (1 + weight)``: the chance that a claim repeats the other one's, had nobody else spoken) and
+        repeats_lower (its 5 % quantile).
     """
     affinity = blueprint.affinity
     if affinity is None or not len(affinity):
@@ -40,6 +41,7 @@ def echoes(blueprint: Blueprint, flat: Draws) -> pd.DataFrame:
         lower,
         upper,
         (1.0 / (1.0 + np.exp(-log_weight))).mean(0),
+        lower / (1.0 + lower),
     )
     table = pd.DataFrame(dict(zip(COLUMNS, values, strict=True)))
     return table.sort_values(["weight", "source", "origin"], ascending=[False, True, True], ignore_index=True)
@@ -48,17 +50,18 @@ def echoes(blueprint: Blueprint, flat: Draws) -> pd.DataFrame:
 def echo_groups(table: pd.DataFrame, least: float = LIKELY) -> list[frozenset[object]]:
     """Groups of sources that echo each other, largest first; a source may belong to several.
 
-    Pairs whose ``repeats`` is at least ``least`` make a graph. Its triangles that share an edge are one group (clique
+    Pairs whose ``repeats_lower`` is at least ``least`` make a graph: with 95 % probability, so large a share of claims
+    would be repeated. Its triangles that share an edge are one group (clique
     percolation with k = 3, Palla et al. 2005), so that two groups which share one member stay two; pairs in no triangle
     are groups of their own.
 
     Args:
-        table: see `echoes`; also any table with source, origin and repeats.
-        least: the least chance to repeat.
+        table: see `echoes`.
+        least: the least chance to repeat, between 0 and 1.
     """
     import networkx as nx
 
-    chosen = table[table["repeats"] >= least]
+    chosen = table[table["repeats_lower"] >= least]
     graph = nx.Graph()
     graph.add_edges_from(zip(chosen["source"], chosen["origin"], strict=True))
     groups = [frozenset(group) for group in nx.community.k_clique_communities(graph, 3)] if graph else []

@@ -122,6 +122,30 @@ def plot_sources(sources: pd.DataFrame, axes: Axes) -> Axes:
     return axes
 
 
+def plot_echoes(table: pd.DataFrame, axes: Axes) -> Axes:
+    """A matrix of sources: how surely one repeats the other.
+
+    Args:
+        table: what `nousppl.kin.echoes` gives; sources in the order in which they are to stand.
+    """
+    from matplotlib.ticker import PercentFormatter
+
+    names = list(dict.fromkeys(table[["source", "origin"]].to_numpy().ravel()))
+    place = {name: i for i, name in enumerate(names)}
+    matrix = np.full((len(names), len(names)), np.nan)
+    rows, columns = table["source"].map(place), table["origin"].map(place)
+    matrix[columns, rows] = table["repeats"]
+    # A pair that stands for both directions is shown in both; one with two directions overwrites its mirror.
+    matrix[rows, columns] = table["repeats"]
+    picture = axes.imshow(matrix, vmin=0.0, vmax=1.0, cmap="Blues")
+    labels = [_plain(value_text.show(name, 24)) for name in names]
+    axes.set_xticks(range(len(names)), labels, rotation=90, fontsize=7)
+    axes.set_yticks(range(len(names)), labels, fontsize=7)
+    axes.set_ylabel("repeats ...")
+    axes.figure.colorbar(picture, ax=axes, shrink=0.8, format=PercentFormatter(1.0, decimals=0))
+    return axes
+
+
 def _plain(text: str) -> str:
     """Text in which matplotlib sees no formula."""
     return text.replace("$", r"\$")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from nousppl import calibration, display, echoes, plotting
+from nousppl import calibration, display, echoes, kin, plotting
 from nousppl._writing import replacing
 from nousppl.belief import Belief
 from nousppl.beliefs import Beliefs
@@ -72,6 +72,8 @@ class Content(NamedTuple):
     """The beliefs that are shown in full."""
     remarks: Sequence[str] = ()
     """What more there is to say about how good the beliefs are, in sentences."""
+    affinities: pd.DataFrame | None = None
+    """``Trust.echoes``, where the model has affinities of sources."""
 
 
 def write_report(path: str | os.PathLike[str], content: Content, seed: int = 0) -> None:
@@ -103,6 +105,7 @@ def render(content: Content, seed: int = 0) -> str:
         **_quality(content, seed),
         **_sources(content.sources),
         **_echoes(content.explained),
+        **_affinities(content.affinities),
         examples=[_example(example) for example in content.examples],
     )
 
@@ -169,6 +172,27 @@ def _echoes(beliefs: Iterable[Belief]) -> dict[str, Any]:
         "echoes": _table(likely[list(renamed)].rename(columns=renamed).head(MOST_ROWS)),
         "most_echoed": _table(echoes.most_echoed(pairs).rename(columns={"echoes": "expected echoes"}).head(MOST_ROWS)),
         "repeats": _table(repeats.head(MOST_ROWS)),
+    }
+
+
+def _affinities(pairs: pd.DataFrame | None) -> dict[str, Any]:
+    """Groups of sources that echo each other, and the matrix of their members."""
+    if pairs is None or not len(pairs):
+        return {"groups": None}
+    groups = kin.echo_groups(pairs)
+    order = list(dict.fromkeys(str(name) for group in groups for name in sorted(map(str, group))))[:MOST_SOURCES]
+    names = pairs[["source", "origin"]].astype(str)
+    shown = pairs[names.isin(order).all(axis=1)].assign(**names)
+    rank = shown[["source", "origin"]].map(order.index).min(axis=1)
+    shown = shown.iloc[rank.to_numpy().argsort(kind="stable")]
+    lines = [", ".join(sorted(map(str, group))) for group in groups]
+    size = 2.5 + 0.16 * len(order)
+    picture = _picture(lambda figure: plotting.plot_echoes(shown, figure.subplots()), size, size) if groups else ""
+    return {
+        "groups": lines[:MOST_ROWS],
+        "groups_note": f"{display.count(len(groups), 'group')} among {len(pairs):,} pairs of sources that met often.",
+        "groups_picture": picture,
+        "pairs": _table(pairs.head(MOST_ROWS).round(3)),
     }
 
 
