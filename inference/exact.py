@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from nousppl.inference.backend import JAX
 from nousppl.models.layout import Layout
 from nousppl.models.one_of import Terms, by_icell, claim_logs, likelihood, over_orders, prepare
-from nousppl.models.program import Plan, cell_log_prior, constants
+from nousppl.models.program import Plan, base_log_mass, constants, look_log_prior, truth_logs
 
 Draws = dict[str, NDArray[np.float32]]
 """``logit`` and ``log_concentration`` (draws, claims), and the other sites by name, (draws,) or (draws, size)."""
@@ -31,7 +31,13 @@ class ClaimLogs(NamedTuple):
     entry: NDArray[np.float32]
     """(draws, nodes, entries) what is added where the entry's cell is the truth."""
     prior: NDArray[np.float32]
-    """(draws, cells) log prior mass."""
+    """(draws, cells) log prior mass of what the question looks like."""
+    base: NDArray[np.float32]
+    """(draws, cells) log base rate, whatever is settled or rejected."""
+    trap: NDArray[np.float32]
+    """(draws,) chance of a trap."""
+    correlation: NDArray[np.float32]
+    """(draws,) correlation of the errors."""
     repeated: NDArray[np.float32]
     """(draws, slots) chance that the claim comes out as it did by repetition."""
 
@@ -60,7 +66,7 @@ def cell_logs(layout: Layout, features: tuple[str, ...], data: dict[str, Any], d
 
     def one(draw: dict[str, Any]) -> jax.Array:
         theta = theta_of(features, draw, data.get("text_grid"))
-        joint = likelihood(JAX, layout, data, theta).by_cell + cell_log_prior(JAX, layout, data, theta)
+        joint = truth_logs(JAX, layout, data, theta, likelihood(JAX, layout, data, theta).by_cell)
         evidence = JAX.logsumexp_by(joint, data["cell_question"], layout.questions)
         return joint - evidence[data["cell_question"]]
 
@@ -83,10 +89,12 @@ def witnesses(
         terms = prepare(JAX, layout, data, theta)
         slot_log, entry_log = claim_logs(JAX, layout, data, theta, terms, jnp.asarray(0.0))
         in_order = by_icell(JAX, layout, data, theta, terms)
-        prior = cell_log_prior(JAX, layout, data, theta)
-        full = over_orders(JAX, layout, data, in_order) + prior
-        evidence = JAX.logsumexp_by(full, data["cell_question"], layout.questions)
-        posterior = full - evidence[data["cell_question"]]
+        by_cell = over_orders(JAX, layout, data, in_order)
+        truth = truth_logs(JAX, layout, data, theta, by_cell)
+        posterior = truth - JAX.logsumexp_by(truth, data["cell_question"], layout.questions)[data["cell_question"]]
+        # What is fresh goes by what the question looks like.
+        prior = look_log_prior(JAX, layout, data, theta)
+        evidence = JAX.logsumexp_by(by_cell + prior, data["cell_question"], layout.questions)
         # Of a truth and an order together.
         shift = prior - evidence[data["cell_question"]] - data["cell_log_orders"]
         at_icell = jnp.exp(in_order + shift[data["icell_cell"]])
@@ -107,17 +115,23 @@ def witnesses(
 
 
 @partial(jax.jit, static_argnums=(0, 1))
-def claim_by_claim(
-    layout: Layout, features: tuple[str, ...], data: dict[str, Any], draws: dict[str, Any]
-) -> tuple[Any, Any, Any, Any]:
+def claim_by_claim(layout: Layout, features: tuple[str, ...], data: dict[str, Any], draws: dict[str, Any]) -> ClaimLogs:
     """The fields of `ClaimLogs`; with no difficulty there is one node."""
 
-    def one(draw: dict[str, Any]) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
+    def one(draw: dict[str, Any]) -> Any:
         theta = theta_of(features, draw, data.get("text_grid"))
         terms = prepare(JAX, layout, data, theta)
         nodes = data["nodes"] * theta["difficulty_sd"] if layout.nodes else jnp.zeros(1)
         slot_log, entry_log = jax.vmap(lambda d: claim_logs(JAX, layout, data, theta, terms, d))(nodes)
-        return slot_log, entry_log, cell_log_prior(JAX, layout, data, theta), repeated_by_slot(layout, data, terms)
+        return ClaimLogs(
+            slot_log,  # type: ignore[arg-type]
+            entry_log,  # type: ignore[arg-type]
+            look_log_prior(JAX, layout, data, theta),
+            base_log_mass(JAX, data, theta),
+            theta.get("trap", jnp.asarray(0.0)),
+            theta.get("correlation", jnp.asarray(0.0)),
+            repeated_by_slot(layout, data, terms),  # type: ignore[arg-type]
+        )
 
     return jax.vmap(one)(draws)
 

@@ -29,8 +29,8 @@ class DenseQuestion(NamedTuple):
     * ``match(j, k) = sum_v s_j(v) s_k(v)`` with ``s_k(v) = weights[k, v] / sum_v weights[k, v]`` (one-hot for a
       hard claim);
     * popularity ``n_j(x) = sum_{k<j} r_k s_k(x)``; wrong-answer law
-      ``u_j(x; z) = (n_j(x) + beta / (K-1)) / (n_j(all) - n_j(z) + beta)`` for x != z, and 1/(K-1) where ``beta``
-      is None or K = 2;
+      ``u_j(x; z) = (n_j(x) + beta c_j(z, x)) / (n_j(all) - n_j(z) + beta)`` for x != z, and ``c_j(z, x)`` where
+      ``beta`` is None or K = 2; ``c_j = confusion[j]``, or 1/(K-1) where that is None;
     * clip, open domains only: ``cap_j(z) = max(a_j(z) / (1 - a_j(z)), 1/(K-1))``; where the largest ``u_j(x; z)``
       over x != z exceeds cap, the law
       is mixed with the uniform law just enough to bring its largest value to cap:
@@ -68,6 +68,18 @@ class DenseQuestion(NamedTuple):
     """Weight of the uniform law against the popularity of wrong answers; None for no popularity."""
     closed: bool
     """True where the list of answers is closed: no clip of the popularity."""
+    confusion: Floats | None = None
+    """(n, K, K) law c_j(z, x) of the wrong answers x of a fresh claim where z is true, whatever was said before; 0 at
+    x = z. None for the uniform law."""
+    base_rates: Floats | None = None
+    """(K,) law of what the question looks like in a trap: the prior before any answer was rejected."""
+    trap: float | None = None
+    """Chance that the claims follow, in place of the truth, an answer drawn anew from the base rates; None for never.
+    In all formulas above z is what the question looks like."""
+    correlation: float | None = None
+    """rho of the power likelihood ``L(z) ** (1 / (1 + (n - 1) rho))`` that the truth follows given the claims, n the
+    number of claims that are no own notes; None for none. See `nousppl.models.program.truth_logs`: it is no program
+    that claims could be drawn from."""
 
     @property
     def size(self) -> int:

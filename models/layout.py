@@ -46,6 +46,8 @@ class Layout(NamedTuple):
     popularity: bool
     soft: bool
     bias: bool
+    confusion: int
+    """Learned rows of confusion, one for each true answer; 0 where there are none."""
     full: bool
     """True where every cell of every question has its own entries: no likelihood of an answer not named is needed."""
     notes: bool

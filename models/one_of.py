@@ -52,7 +52,8 @@ def likelihood(xp: Namespace, layout: Layout, data: dict[str, Array], theta: dic
         layout: static sizes.
         data: arrays of the problem.
         theta: parameters; ``logit`` (claims,), ``log_concentration`` (claims,), ``beta``, ``difficulty_sd``, ``bias``
-            (classes,), ``bias_source`` (levels * classes,) or absent, and those of `nousppl.models.origin.echo`.
+            (classes,), ``bias_source`` (levels * classes,) or absent, ``confusion`` (pairs,), ``confusion_source``
+            (levels * pairs,) or absent, and those of `nousppl.models.origin.echo`.
     """
     terms = prepare(xp, layout, data, theta)
     return Likelihood(by_cell(xp, layout, data, theta, terms), terms.echo.originality)
@@ -100,9 +101,24 @@ def prepare(xp: Namespace, layout: Layout, data: dict[str, Array], theta: dict[s
         echoes = Echo(ones, xp.zeros(layout.rows), ones <= 0.0, ones)
     fresh = xp.take(echoes.fresh, data["term_slot"])
     if not layout.popularity:
-        row, term = data["row_uniform"], data["term_uniform"]
+        row, term = data["row_uniform"], confusion(xp, layout, data, theta)
         return Terms(echoes, fresh, row, row, term, term)
     return _popular(xp, layout, data, theta, echoes, fresh)
+
+
+def confusion(xp: Namespace, layout: Layout, data: dict[str, Array], theta: dict[str, Array]) -> Array:
+    """(terms,) c_z(x), law of the row's value among the wrong answers whatever was said before, the entry's cell being
+    the truth: uniform, or the source's row of confusion, a softmax over the wrong answers."""
+    if not layout.confusion:
+        return data["term_uniform"]
+    logits, row, index = theta["confusion"], data["confusion_row"], xp.positive(data["term_pair"])
+    pairs = logits.shape[0]
+    if "confusion_source" in theta:
+        logits = (theta["confusion_source"].reshape(-1, pairs) + logits).reshape(-1)
+        index = index + xp.take(data["claim_bias_level"], data["term_claim"]) * pairs
+    total = xp.logsumexp_by(logits, row, logits.shape[0] // pairs * layout.confusion)
+    law = xp.exp(logits - xp.take(total, row))
+    return xp.where(data["term_pair"] >= 0, xp.take(law, index), data["term_uniform"])
 
 
 def _popular(
@@ -123,18 +139,19 @@ def _popular(
     total = by_row_of_slot(xp, layout, data, everyone) + beta
     top = by_row_of_slot(xp, layout, data, first)
 
-    def law(count: Array, among: Array, uniform: Array) -> Array:
-        return xp.where(uniform >= 1.0, one, (count + beta * uniform) / among)
+    def law(count: Array, among: Array, uniform: Array, among_wrong: Array) -> Array:
+        return xp.where(uniform >= 1.0, one, (count + beta * among_wrong) / among)
 
     row, term = data["row_uniform"], data["term_uniform"]
+    confused = confusion(xp, layout, data, theta)
     count, rival, rest = (
         xp.take(with_value, data["term_row"]),
         by_term(xp, layout, data, rival),
         by_term(xp, layout, data, rest),
     )
-    return Terms(
-        echoes, fresh, law(with_value, total, row), law(top, total, row), law(count, rest, term), law(rival, rest, term)
-    )
+    row_law, row_top = law(with_value, total, row, row), law(top, total, row, row)
+    # The largest law counts in open domains only, where no row of confusion is learned.
+    return Terms(echoes, fresh, row_law, row_top, law(count, rest, term, confused), law(rival, rest, term, term))
 
 
 def by_term(xp: Namespace, layout: Layout, data: dict[str, Array], of_entry: Array) -> Array:

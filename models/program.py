@@ -120,13 +120,73 @@ def constants(xp: Namespace, plan: Plan, values: dict[str, Array], text_grid: Ar
         theta["bias"] = values["errors_bias"]
     if "errors_bias|source" in values:
         theta["bias_source"] = values["errors_bias|source"]
+    if "errors_confusion" in values:
+        theta["confusion"] = values["errors_confusion"]
+    if "errors_confusion|source" in values:
+        theta["confusion_source"] = values["errors_confusion|source"]
+    for name in ("trap", "correlation"):
+        if f"errors_logit_{name}" in values:
+            theta[name] = xp.sigmoid(values[f"errors_logit_{name}"])
     if "base_rates" in values:
         theta["base_rates"] = values["base_rates"]
     return theta
 
 
+def truth_logs(xp: Namespace, layout: Layout, data: dict[str, Array], theta: dict[str, Array], by_cell: Array) -> Array:
+    """(cells,) log joint density of the claims and each truth.
+
+    Without trap and correlation it is the product of base rate and likelihood. With them it is the law of independent
+    claims, p(x), times the law of the truth given the claims,
+    ``p(z | x) = (1 - trap) p_rho(z | x) + trap base_rate(z)`` with
+    ``p_rho(z | x)`` proportional to ``base_rate(z) L(z) ** (1 / (1 + (n - 1) rho))``. With a trap alone that equals
+    the sum over what the question looks like. Where nothing is settled the factor ``p(z | x)`` sums to one, so the
+    claims do not move trap and rho.
+
+    Args:
+        xp: the array namespace.
+        layout: static sizes.
+        data: arrays of the problem.
+        theta: parameters, ``trap`` and ``correlation`` among them where the model has them.
+        by_cell: (cells,) log likelihood of the claims.
+    """
+    if "trap" not in theta and "correlation" not in theta:
+        return by_cell + cell_log_prior(xp, layout, data, theta)
+    base, question = base_log_mass(xp, data, theta), data["cell_question"]
+    evidence = xp.take(xp.logsumexp_by(by_cell + base, question, layout.questions), question)
+    tempered = by_cell
+    if "correlation" in theta:
+        design_effect = 1.0 + theta["correlation"] * (data["question_claims"] - 1.0)
+        tempered = by_cell / xp.take(design_effect, question)
+    law = tempered + base
+    law = law - xp.take(xp.logsumexp_by(law, question, layout.questions), question)
+    if "trap" in theta:
+        law = log_add(xp, law + xp.log(1.0 - theta["trap"]), base + xp.log(theta["trap"]))
+    return evidence + law + data["cell_log_possible"]
+
+
+def look_log_prior(xp: Namespace, layout: Layout, data: dict[str, Array], theta: dict[str, Array]) -> Array:
+    """(cells,) log prior mass of what the question looks like, which is the truth where there is no trap."""
+    if "trap" not in theta:
+        return cell_log_prior(xp, layout, data, theta)
+    base, question = base_log_mass(xp, data, theta), data["cell_question"]
+    possible = xp.exp(data["cell_log_possible"])
+    allowed = xp.take(xp.sum_by(possible * xp.exp(base), question, layout.questions), question)
+    return base + xp.log((1.0 - theta["trap"]) * possible + theta["trap"] * allowed)
+
+
+def log_add(xp: Namespace, one: Array, other: Array) -> Array:
+    """``log(exp(one) + exp(other))``, ``other`` finite."""
+    top = xp.maximum(one, other)
+    return top + xp.log(xp.exp(one - top) + xp.exp(other - top))
+
+
 def cell_log_prior(xp: Namespace, layout: Layout, data: dict[str, Array], theta: dict[str, Array]) -> Array:
     """(cells,) log prior mass of each cell; very negative where the answer is rejected or another one is settled."""
+    return base_log_mass(xp, data, theta) + data["cell_log_possible"]
+
+
+def base_log_mass(xp: Namespace, data: dict[str, Array], theta: dict[str, Array]) -> Array:
+    """(cells,) log base rate of each cell, whatever is settled or rejected."""
     log_prior = data["cell_log_mass"]
     if "base_rates" in theta:
         rates = theta["base_rates"]
@@ -134,7 +194,7 @@ def cell_log_prior(xp: Namespace, layout: Layout, data: dict[str, Array], theta:
             xp.logsumexp_by(rates, data["class_attribute"], rates.shape[0]), data["class_attribute"]
         )
         log_prior = xp.where(data["cell_class"] >= 0, xp.take(log_rates, xp.positive(data["cell_class"])), log_prior)
-    return log_prior + data["cell_log_possible"]
+    return log_prior
 
 
 def question_logs(xp: Namespace, layout: Layout, data: dict[str, Array], theta: dict[str, Array]) -> Array:
@@ -144,8 +204,9 @@ def question_logs(xp: Namespace, layout: Layout, data: dict[str, Array], theta: 
     bound whose maximum is a good place to start from, since it cannot lie in the mirror mode in which all sources are
     liars.
     """
-    joint = likelihood(xp, layout, data, theta).by_cell + cell_log_prior(xp, layout, data, theta)
-    summed = xp.logsumexp_by(joint, data["cell_question"], layout.questions)
+    by_cell = likelihood(xp, layout, data, theta).by_cell
+    joint = by_cell + cell_log_prior(xp, layout, data, theta)
+    summed = xp.logsumexp_by(truth_logs(xp, layout, data, theta, by_cell), data["cell_question"], layout.questions)
     if "at_vote" not in data:
         return summed
     vote = data["cell_vote"]

@@ -58,9 +58,18 @@ def program(question: DenseQuestion, values: ArrayLike | None = None, grid: Grid
             None draws the claims instead of observing them.
         grid: a discrete law for the difficulty, which can be enumerated; by default it is normal.
 
-    Sites: ``truth`` (0..K-1), ``difficulty`` (where there is any), ``origin_j`` (0 fresh, 1 + k a repetition of
+    Sites: ``truth`` (0..K-1), ``looks`` (where there is a trap: the answer that the claims follow in place of the
+    truth), ``difficulty`` (where there is any), ``origin_j`` (0 fresh, 1 + k a repetition of
     claim k) and ``claim_j`` (the row of weights that claim j gives to the answers).
+
+    Raises:
+        InferenceError: the errors are correlated, which no program of the claims expresses.
     """
+    if question.correlation is not None:
+        raise InferenceError(
+            "Errors(correlation=True) is a power likelihood and no generative program of the claims; "
+            "the program can be written out for the same model with correlation=False"
+        )
     q = as_jax(question)
     said = None if values is None else rows_said(q, values)
     share = jnp.zeros((0, q.size))  # what the claims so far say, each row summing to one
@@ -68,6 +77,7 @@ def program(question: DenseQuestion, values: ArrayLike | None = None, grid: Grid
 
     # Enumeration writes into the infer dictionary of a site, so no two sites may share one.
     truth = numpyro.sample("truth", dist.Categorical(probs=q.prior), infer={"enumerate": "parallel"})
+    looks = truth if q.trap is None else draw_looks(q, truth)
     difficulty = draw_difficulty(q, grid)
     for j in range(len(q.alpha)):
         weights = q.base[j, :j] * r + q.strong[j, :j]
@@ -76,10 +86,11 @@ def program(question: DenseQuestion, values: ArrayLike | None = None, grid: Grid
             f"origin_{j}", dist.Categorical(probs=origin_law(q.alpha[j], weights)), infer={"enumerate": "parallel"}
         )
 
-        a = reliability(q.logit[j, truth] + q.difficulty_sd * difficulty, q.ceiling[j])
-        u = wrong_answer_law(r @ share, truth, q.beta)
-        u = jnp.where(q.closed, u, clip(u, a, truth))
-        fresh = fresh_law(a, u, truth)
+        a = reliability(q.logit[j, looks] + q.difficulty_sd * difficulty, q.ceiling[j])
+        c = None if q.confusion is None else q.confusion[j, looks]
+        u = wrong_answer_law(r @ share, looks, q.beta, c)
+        u = jnp.where(q.closed, u, clip(u, a, looks))
+        fresh = fresh_law(a, u, looks)
         repeats = repeat_laws(share, q.rho[j, :j], q.copy_error)
         law = jnp.where((origin == FRESH)[..., None], fresh, with_row_for_fresh(repeats)[origin])
         row = numpyro.sample(f"claim_{j}", Saying(law).mask(~silent), obs=None if said is None else said[j])
@@ -99,6 +110,13 @@ def rows_said(question: Any, values: ArrayLike) -> Array:
     """(n, K): one-hot rows of the values, and the question's own rows where a value is -1."""
     values = jnp.asarray(values)
     return jnp.where((values >= 0)[:, None], jax.nn.one_hot(values, question.size), question.weights)
+
+
+def draw_looks(question: Any, truth: Array) -> Array:
+    """What the question looks like: the truth, or in a trap an answer drawn from the base rates."""
+    K = question.prior.shape[-1]
+    law = (1.0 - question.trap) * jax.nn.one_hot(truth, K) + question.trap * question.base_rates
+    return numpyro.sample("looks", dist.Categorical(probs=law), infer={"enumerate": "parallel"})
 
 
 def draw_difficulty(question: Any, grid: Grid | None) -> ArrayLike:
@@ -134,17 +152,17 @@ def reliability(logit: Array, ceiling: ArrayLike) -> Array:
     return jnp.minimum(jax.nn.sigmoid(logit), ceiling)
 
 
-def wrong_answer_law(popularity: Array, truth: Array, beta: float | None) -> Array:
+def wrong_answer_law(popularity: Array, truth: Array, beta: float | None, confusion: Array | None = None) -> Array:
     """u, (..., K): law of a wrong answer, by how many origins named it so far (K,); 0 at the truth.
 
-    ``beta`` is the weight of the uniform law against the popularity; None is the uniform law itself.
+    ``beta`` is the weight of ``confusion`` (..., K), the law whatever was said before, against the popularity; None is
+    that law itself. By default it is uniform.
     """
     K = popularity.shape[-1]
-    if beta is None:
-        law = jnp.full(K, 1 / (K - 1))
-    else:
+    law = jnp.full(K, 1 / (K - 1)) if confusion is None else confusion
+    if beta is not None:
         wrong = popularity.sum() - popularity[truth]
-        law = (popularity + beta / (K - 1)) / (wrong + beta)[..., None]
+        law = (popularity + beta * law) / (wrong + beta)[..., None]
     return jnp.where(is_truth(truth, K), 0.0, law)
 
 

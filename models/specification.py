@@ -77,19 +77,45 @@ class Errors:
         popularity: wrong answers that were given before are likelier to be given again (shared error).
         difficulty: True, False or "auto": a random effect of the question on the logit of reliability. "auto" turns
             it on where there are no origins, since with echoes in the model it is not identified beside them.
-        bias: "none"; "class" (closed lists: reliability depends on the true answer, two-coin for T/F); "source" (so
-            it does, by source: for two answers the hierarchical Dawid-Skene model).
+        bias: "none"; "class" (closed lists: reliability depends on the true answer, two-coin for T/F, and lists of 3
+            to 20 answers have a learned row of confusion, the law of the wrong answers, for each true one); "source"
+            (so it does, by source: the hierarchical Dawid-Skene model; Dawid & Skene 1979, Paun et al. 2018).
+        trap: with a small probability a question looks as if its truth were drawn anew from the base rates: all its
+            sources agree on what it looks like. No belief is then surer than that probability allows. The law of the
+            claims alone is the same with a trap and without, so only settled facts move its prior.
+        correlation: errors on a question go together, which the claims alone do not show. Sources are fitted as if
+            claims were independent, and the truth given n claims follows the power likelihood
+            ``L(z) ** (1 / (1 + (n - 1) rho))``, as in a design effect (Kish 1965). It is no generative program of
+            the claims: they keep the law of independent claims, so that only settled facts move the prior of rho,
+            and a simulation is refused. Not together with origins, which are the other account of agreement.
     """
 
     popularity: bool = True
     difficulty: bool | str = "auto"
     bias: str = "none"
+    trap: bool = False
+    correlation: bool = False
 
     def __post_init__(self) -> None:
+        for name in ("trap", "correlation"):
+            if getattr(self, name) not in (True, False):
+                raise ModelError(f"Errors({name}={getattr(self, name)!r}): allowed are True and False")
         if self.difficulty not in (True, False, "auto"):
             raise ModelError(f"Errors(difficulty={self.difficulty!r}): allowed are True, False and 'auto'")
         if self.bias not in ("none", "class", "source"):
             raise ModelError(f"Errors(bias={self.bias!r}): allowed are 'none', 'class' and 'source'")
+
+    def check(self, origin: Origin | None) -> None:
+        """Refuse what does not go with the origins of a model.
+
+        Raises:
+            ModelError: correlation beside origins.
+        """
+        if self.correlation and origin is not None:
+            raise ModelError(
+                "Errors(correlation=True) counts every claim, echoes too, so that a flood would silence honest sources: "
+                "use it with origin=None"
+            )
 
     def has_difficulty(self, origin: Origin | None) -> bool:
         """Whether the difficulty is in the model, ``"auto"`` resolved."""

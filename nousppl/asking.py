@@ -11,7 +11,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
-from nousppl.blueprint import Blueprint
+from nousppl.blueprint import Blueprint, confusion_index
 from nousppl.compile import Problem, compile_problem, node_grid
 from nousppl.encode import Encoded
 from nousppl.models.hierarchy import Design
@@ -27,6 +27,8 @@ Draws = dict[str, NDArray[np.float64]]
 
 FEW_LABELS = 64
 """Up to this many new levels at once their effects are remembered from question to question."""
+FEW_SOURCES = 16
+"""Effects by source are padded to those of at least so many, so that small questions share compiled code."""
 CHUNK = 100_000
 """Claims that are answered at once."""
 NUMBERS = 20_000_000
@@ -118,25 +120,42 @@ def parameter_draws(
     if links is not None and len(links):
         out["origin_affinity"] = draws["origin_affinity"][:, links]
     if encoded.bias_level is not None:
-        out["errors_bias|source"] = _bias_draws(blueprint, encoded, draws, claims)
+        for name, width in widths(blueprint).items():
+            out[name] = _source_draws(blueprint, encoded, draws, claims, name, width)
     return out
 
 
-def _bias_draws(blueprint: Blueprint, encoded: Encoded, draws: Draws, claims: NDArray[np.int64]) -> Floats:
-    """(draws, claims * classes) class biases of the source of each claim."""
+def widths(blueprint: Blueprint) -> dict[str, int]:
+    """Site of effects by source -> number of effects of a source."""
+    domains = blueprint.domains
+    sizes = {"errors_bias|source": len(domains.classes), "errors_confusion|source": len(domains.confusion_rows)}
+    return {name: size for name, size in sizes.items() if size}
+
+
+def bias_sources(encoded: Encoded, claims: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """One claim of each source of some claims, and the source of each claim among these."""
+    assert encoded.bias_level is not None
+    _, first, back = np.unique(encoded.bias_level[claims], return_index=True, return_inverse=True)
+    return first, back
+
+
+def _source_draws(
+    blueprint: Blueprint, encoded: Encoded, draws: Draws, claims: NDArray[np.int64], name: str, width: int
+) -> Floats:
+    """(draws, sources * width) effects of each source in the order of `bias_sources`."""
     assert encoded.bias_level is not None and blueprint.bias is not None
-    name, classes = "errors_bias|source", len(blueprint.domains.classes)
     levels = len(next(iter(blueprint.bias.levels.values())))
-    level = encoded.bias_level[claims]
+    one_of_each = claims[bias_sources(encoded, claims)[0]]
+    level = encoded.bias_level[one_of_each]
     count = len(draws[name + "_sigma"])
-    out = np.empty((count, len(claims), classes), working_dtype())
+    out = np.empty((count, len(level), width), working_dtype())
     old = level < levels
     if old.any():
-        out[:, old] = draws[name].reshape(count, levels, classes)[:, level[old]]
+        out[:, old] = draws[name].reshape(count, levels, width)[:, level[old]]
     new = np.flatnonzero(~old)
     if len(new):
-        sources = encoded.coded.sources.to_numpy()[encoded.coded.claim_source[claims[new]]]
-        for k in range(classes):
+        sources = encoded.coded.sources.to_numpy()[encoded.coded.claim_source[one_of_each[new]]]
+        for k in range(width):
             out[:, new, k] = draws[name + "_sigma"][:, None] * noise(f"{name}{k}", sources, count)
     return out.reshape(count, -1)
 
@@ -157,16 +176,22 @@ def ready(
     if layout.nodes:
         grid, log_weights = node_grid(layout.nodes)
         data["nodes"], data["node_log_weights"] = grid, log_weights
+    sources = 1
     if encoded.bias_level is not None:
-        data["claim_bias_level"] = np.arange(claims_size, dtype=np.int32)
+        back = bias_sources(encoded, problem.claims)[1]
+        data["claim_bias_level"] = pad_last(back.astype(np.int32), claims_size)
+        sources = min(1 << max(int(back.max(initial=0)), FEW_SOURCES - 1).bit_length(), claims_size)
+    if layout.confusion:
+        data["confusion_row"] = confusion_index(blueprint, sources)
     parameters = parameter_draws(blueprint, encoded, draws, problem.claims, problem.links)
     if layout.links:
         parameters["origin_affinity"] = pad_last(parameters["origin_affinity"], layout.links)
     for name in ("logit", "log_concentration"):
         if name in parameters:
             parameters[name] = pad_last(parameters[name], claims_size)
-    if "errors_bias|source" in parameters:
-        parameters["errors_bias|source"] = pad_last(parameters["errors_bias|source"], claims_size * len(classes))
+    for name, width in widths(blueprint).items():
+        if name in parameters:
+            parameters[name] = pad_last(parameters[name], sources * width)
     return data, parameters
 
 
@@ -257,12 +282,17 @@ class OneQuestion:
             draws = {name: value[index] for name, value in self.parameters.items()}
             kept = min(self.jax_step, stop - first)
             blocks.append([np.asarray(x)[:kept] for x in claim_by_claim(self.layout, self.features, data, draws)])
-        slot, entry, prior, repeated = (np.concatenate(parts) for parts in zip(*blocks, strict=True))
+        slot, entry, prior, base, trap, correlation, repeated = (
+            np.concatenate(parts).astype(np.float64) for parts in zip(*blocks, strict=True)
+        )
         small = self.problem.layout
         return Logs(
-            slot[:, :, : small.slots].astype(np.float64),
-            entry[:, :, : small.entries].astype(np.float64),
-            prior[:, : small.cells].astype(np.float64),
-            repeated[:, : small.slots].astype(np.float64),
+            slot[:, :, : small.slots],
+            entry[:, :, : small.entries],
+            prior[:, : small.cells],
+            base[:, : small.cells],
+            trap,
+            correlation,
+            repeated[:, : small.slots],
             node_log,
         )

@@ -11,7 +11,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from nousppl.affinity import Affinities, find_pairs
-from nousppl.encode import Domains, Encoded, encode_claims
+from nousppl.encode import Domains, Encoded, encode_claims, is_confused
 from nousppl.errors import ModelError
 from nousppl.evidence import Evidence
 from nousppl.models.hierarchy import INTERCEPT, Design, Encoding, Formula, encode
@@ -77,11 +77,24 @@ def default_priors(model: TrustModel) -> dict[str, dict[str, Prior]]:
         errors["bias"] = normal(0.0, 1.0)
     if model.errors.bias == "source":
         errors["bias|source"] = half_normal(0.7)
+    if model.errors.bias != "none" and any(is_confused(answers) for answers in model.answers.values()):
+        errors["confusion"] = normal(0.0, 0.5)
+        if model.errors.bias == "source":
+            errors["confusion|source"] = half_normal(0.7)
+    if model.errors.trap:
+        errors["logit_trap"] = normal(logit(0.05), 0.5)
+    if model.errors.correlation:
+        errors["logit_correlation"] = normal(logit(0.2), 0.5)
     if errors:
         out["errors"] = errors
     if model.base_rates == "learned":
         out["base_rates"] = {"logit": normal(0.0, 1.5)}
     return out
+
+
+def logit(p: float) -> float:
+    """Log odds of a probability."""
+    return float(np.log(p / (1.0 - p)))
 
 
 def _formula_priors(formula: Formula, intercept: Prior | None) -> dict[str, Prior]:
@@ -165,7 +178,7 @@ def assemble(
     if affinity is not None and len(affinity):
         # Most pairs are strangers, a few copy nearly everything: the tail must be heavy.
         sites.append(Site("origin_affinity", student_t(3.0), len(affinity), "origin_affinity_sigma"))
-    sites += _error_sites(priors.get("errors", {}), classes, bias)
+    sites += _error_sites(priors.get("errors", {}), classes, len(domains.confusion_rows), bias)
     if "base_rates" in priors and classes:
         sites.append(Site("base_rates", priors["base_rates"]["logit"], classes))
     features = model.origin.features if model.origin is not None else ()
@@ -197,15 +210,18 @@ def _encode(part: str, text: str, evidence: Evidence | None) -> Encoding:
     return encode(formula, pd.DataFrame(columns))
 
 
-def _error_sites(priors: Mapping[str, Prior], classes: int, bias: Encoding | None) -> list[Site]:
-    sites = [Site("errors_" + name, priors[name]) for name in ("log_popularity", "difficulty_sd") if name in priors]
-    if "bias" in priors:
-        sites.append(Site("errors_bias", priors["bias"], classes))
-    if "bias|source" in priors and bias is not None:
-        levels = len(next(iter(bias.levels.values())))
-        sites.append(Site("errors_bias|source_sigma", priors["bias|source"]))
-        if levels:
-            sites.append(Site("errors_bias|source", normal(0.0, 1.0), levels * classes, "errors_bias|source_sigma"))
+def _error_sites(priors: Mapping[str, Prior], classes: int, pairs: int, bias: Encoding | None) -> list[Site]:
+    scalars = ("log_popularity", "difficulty_sd", "logit_trap", "logit_correlation")
+    sites = [Site("errors_" + name, priors[name]) for name in scalars if name in priors]
+    for name, size in (("bias", classes), ("confusion", pairs)):
+        if name in priors:
+            sites.append(Site("errors_" + name, priors[name], size))
+        if f"{name}|source" in priors and bias is not None:
+            levels = len(next(iter(bias.levels.values())))
+            effects, scale = f"errors_{name}|source", f"errors_{name}|source_sigma"
+            sites.append(Site(scale, priors[f"{name}|source"]))
+            if levels:
+                sites.append(Site(effects, normal(0.0, 1.0), levels * size, scale))
     return sites
 
 
@@ -249,6 +265,13 @@ def design_arrays(part: str, design: Design, claims: NDArray[np.int64]) -> dict[
     }
 
 
+def confusion_index(blueprint: Blueprint, sources: int) -> NDArray[np.int32]:
+    """(sources * pairs,) row of confusion of each pair of a true and a wrong answer, source by source."""
+    row = blueprint.domains.confusion_rows
+    rows = int(row.max(initial=-1)) + 1
+    return (np.arange(sources)[:, None] * rows + row).ravel().astype(np.int32)
+
+
 def centring(
     plan: Plan, encoded: Encoded, blueprint: Blueprint, claims: NDArray[np.int64]
 ) -> dict[str, NDArray[np.bool_]]:
@@ -266,8 +289,7 @@ def centring(
             if name in sizes:
                 counts = np.bincount(group.index[claims], minlength=sizes[name])[: sizes[name]]
                 out["centred " + name] = counts >= CENTRED_FROM
-    if "origin_affinity" in sizes:
-        out["centred origin_affinity"] = np.zeros(sizes["origin_affinity"], bool)
-    if "errors_bias|source" in sizes:
-        out["centred errors_bias|source"] = np.zeros(sizes["errors_bias|source"], bool)
+    for name in ("origin_affinity", "errors_bias|source", "errors_confusion|source"):
+        if name in sizes:
+            out["centred " + name] = np.zeros(sizes[name], bool)
     return out

@@ -151,6 +151,8 @@ def _cells(data: dict[str, Any], encoded: Encoded, slots: Slots, questions: Ints
     total = np.bincount(question, weights=votes, minlength=len(questions))[question]
     data["cell_vote"] = np.where(total > 0.0, votes / np.where(total > 0.0, total, 1.0), 0.0)
     data["question_weight"] = np.ones(len(questions))
+    looking = np.bincount(slots.question[slots.instance], weights=data["slot_looks"], minlength=len(questions))
+    data["question_claims"] = np.maximum(looking / slots.orders, 1.0)
 
 
 def _chains(data: dict[str, Any], encoded: Encoded, slots: Slots, chains: list[Chains], groups: int) -> None:
@@ -205,7 +207,18 @@ def _entries(data: dict[str, Any], encoded: Encoded, slots: Slots, by_cell: Chai
     data["term_claim"] = slots.claim[data["term_slot"]]
     data["term_own"] = slots.row_icell[row] == icell[data["term_entry"]]
     data["term_uniform"], data["term_open"] = data["row_uniform"][row], data["row_open"][row]
-    data["term_class"] = np.maximum(data["cell_class"], 0)[data["icell_cell"][icell[data["term_entry"]]]]
+    of_icell = data["cell_class"][data["icell_cell"]]
+    truth, said = of_icell[icell[data["term_entry"]]], of_icell[slots.row_icell[row]]
+    data["term_class"] = np.maximum(truth, 0)
+    if (encoded.confusion_start >= 0).any():
+        data["term_pair"] = _confused(encoded, truth, said)
+
+
+def _confused(encoded: Encoded, truth: Ints, said: Ints) -> Ints:
+    """Pair of a true and a wrong answer of each term; -1 where there is none."""
+    start = np.where(truth >= 0, encoded.confusion_start[np.maximum(truth, 0)], -1)
+    away = said - truth
+    return np.where((start >= 0) & (away != 0), start + away - (away > 0), -1)
 
 
 def _tracked(slots: Slots, in_order: Ints, instance: Ints, icells: int) -> NDArray[np.bool_]:
@@ -256,6 +269,7 @@ def _layout(encoded: Encoded, slots: Slots, questions: Ints, claims: Ints, data:
         popularity=popular,
         soft=len(slots.row) > len(slots.claim) or bool((data["row_weight"] < 1.0).any()),
         bias=encoded.errors.bias != "none",
+        confusion=int((encoded.confusion_start >= 0).sum()),
         full=encoded.errors.bias != "none" and bool(encoded.cells.closed[questions].all()),
         notes=bool((data["slot_looks"] == 0.0).any()),
         ceiling=bool(np.isfinite(data["claim_ceiling"]).any()),

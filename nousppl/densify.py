@@ -7,12 +7,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import log_softmax
+from scipy.special import expit, log_softmax
 
-from nousppl.asking import parameter_draws
+from nousppl.asking import bias_sources, parameter_draws
 from nousppl.blueprint import Blueprint
 from nousppl.compile import Problem, compile_problem
-from nousppl.encode import Encoded
+from nousppl.encode import Encoded, is_confused
 from nousppl.models.dense import DenseQuestion
 from nousppl.models.program import COPY_ERROR
 from nousppl.unfold import PairWorld
@@ -57,7 +57,9 @@ def write_out(
     layout, claims = problem.layout, len(problem.claims)
     counts = np.rint(encoded.cells.count[problem.cells]).astype(int)
     expand = np.repeat(np.arange(layout.cells), counts)
-    mass = _mass(blueprint, problem, theta)[expand] / counts[expand]
+    rates = _mass(blueprint, problem, theta)[expand] / counts[expand]
+    mass = rates * np.exp(problem.data["cell_log_possible"])[expand]
+    confusion = _confusion(blueprint, encoded, problem, theta)
     logit = np.repeat(theta["logit"][:claims, None], len(expand), axis=1) + _bias(
         blueprint, encoded, problem, theta, expand
     )
@@ -86,13 +88,17 @@ def write_out(
             copy_error=COPY_ERROR,
             beta=float(np.exp(theta["errors_log_popularity"])) if encoded.errors.popularity else None,
             closed=bool(encoded.cells.closed[question]),
+            confusion=None if confusion is None else confusion[by],
+            base_rates=rates,
+            trap=_chance(theta, "trap"),
+            correlation=_chance(theta, "correlation"),
         )
         out.append(Written(dense, _labels(encoded, problem.cells, counts), problem.claims[by]))
     return out
 
 
 def _mass(blueprint: Blueprint, problem: Problem, theta: dict[str, Any]) -> NDArray[np.float64]:
-    """(cells,) prior probability of each cell."""
+    """(cells,) prior probability of each cell, whatever is settled or rejected."""
     data = problem.data
     log_mass = np.array(data["cell_log_mass"])
     if "base_rates" in theta:
@@ -103,7 +109,39 @@ def _mass(blueprint: Blueprint, problem: Problem, theta: dict[str, Any]) -> NDAr
             log_rates[mine] = log_softmax(theta["base_rates"][mine])
         klass = data["cell_class"]
         log_mass = np.where(klass >= 0, log_rates[np.maximum(klass, 0)], log_mass)
-    return np.exp(log_mass + data["cell_log_possible"])
+    return np.exp(log_mass)
+
+
+def _chance(theta: dict[str, Any], name: str) -> float | None:
+    site = f"errors_logit_{name}"
+    return float(expit(theta[site])) if site in theta else None
+
+
+def _confusion(
+    blueprint: Blueprint, encoded: Encoded, problem: Problem, theta: dict[str, Any]
+) -> NDArray[np.float64] | None:
+    """(claims, K, K) law of the wrong answers of each claim by true answer, where the question has learned ones."""
+    klass = np.asarray(problem.data["cell_class"])
+    if "errors_confusion" not in theta or klass[0] < 0 or encoded.confusion_start[klass[0]] < 0:
+        return None
+    size, pairs = len(klass), len(theta["errors_confusion"])
+    logits = np.repeat(theta["errors_confusion"][None], len(problem.claims), axis=0)
+    if "errors_confusion|source" in theta:
+        logits = logits + theta["errors_confusion|source"].reshape(-1, pairs)[bias_sources(encoded, problem.claims)[1]]
+    first = sum(len(v) * (len(v) - 1) for v in _confused_before(blueprint, int(klass[0])))
+    mine = logits[:, first : first + size * (size - 1)].reshape(-1, size, size - 1)
+    out = np.zeros((len(mine), size, size))
+    for z in range(size):
+        out[:, z, np.arange(size) != z] = np.exp(log_softmax(mine[:, z], axis=-1))
+    return out
+
+
+def _confused_before(blueprint: Blueprint, klass: int) -> list[tuple[Any, ...]]:
+    """Closed lists with rows of confusion that come before the list of a class."""
+    attribute = blueprint.domains.classes[klass][0]
+    names = list(blueprint.domains.closed)
+    before = (blueprint.domains.closed[name] for name in names[: names.index(attribute)])
+    return [answers for answers in before if is_confused(answers)]
 
 
 def _labels(encoded: Encoded, cells: NDArray[np.int64], counts: NDArray[np.int64]) -> tuple[Any, ...]:
@@ -131,6 +169,6 @@ def _bias(
     inside = klass >= 0
     shift = np.where(inside, theta["errors_bias"][np.maximum(klass, 0)], 0.0)[None, :].repeat(claims, 0)
     if "errors_bias|source" in theta:
-        by_source = theta["errors_bias|source"].reshape(-1, classes)[:claims]
+        by_source = theta["errors_bias|source"].reshape(-1, classes)[bias_sources(encoded, problem.claims)[1]]
         shift = shift + np.where(inside, by_source[:, np.maximum(klass, 0)], 0.0)
     return shift

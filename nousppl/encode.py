@@ -25,6 +25,10 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 
+CONFUSED = 20
+"""Longest closed lists whose wrong answers have a learned law; in longer ones all are alike."""
+
+
 @dataclass(frozen=True)
 class Domains:
     """Which answers an attribute may have.
@@ -71,6 +75,25 @@ class Domains:
         """(attribute, answer) of all closed lists, in order: the axis of class biases and base rates."""
         return tuple((attribute, value) for attribute, values in self.closed.items() for value in values)
 
+    @property
+    def confusion_start(self) -> Ints:
+        """(classes,) where the pairs of each true answer lie among all pairs of a true and a wrong
+        answer, which go by true answer and then by wrong one; -1 where there are none: lists of two answers, and long
+        ones. The pair with the answer ``d`` places on in the list is ``d - (d > 0)`` places on."""
+        starts: list[int] = []
+        total = 0
+        for values in self.closed.values():
+            wrong = len(values) - 1 if is_confused(values) else 0
+            starts += [total + i * wrong + i if wrong else -1 for i in range(len(values))]
+            total += len(values) * wrong
+        return np.array(starts, np.int64)
+
+    @property
+    def confusion_rows(self) -> Ints:
+        """(pairs,) row of each pair of a true and a wrong answer."""
+        wrong = [len(values) - 1 for values in self.closed.values() if is_confused(values) for _ in values]
+        return np.repeat(np.arange(len(wrong)), wrong)
+
     def with_evidence(self, coded: Coded) -> Domains:
         """The same domains, with attributes that only this evidence has, and never fewer answers than it names."""
         named = _named_sizes(coded)
@@ -79,6 +102,11 @@ class Domains:
             for a in {**self.size, **named}
         }
         return Domains(self.closed, merged, self.declared)
+
+
+def is_confused(answers: Any) -> bool:
+    """Whether a declared domain is a closed list short enough for learned rows of confusion."""
+    return hasattr(answers, "__iter__") and not isinstance(answers, str) and 2 < len(list(answers)) <= CONFUSED
 
 
 def _named_sizes(coded: Coded) -> dict[Any, int]:
@@ -139,6 +167,8 @@ class Encoded:
     settled_cell: Ints
     """(Q,) cell of the settled truth; -1 where nothing is settled."""
     rejected_cells: Ints
+    confusion_start: Ints
+    """See `Domains.confusion_start`; all -1 in a model without a class bias."""
     cache: dict[str, Any] = field(default_factory=dict, compare=False)
 
 
@@ -184,6 +214,7 @@ def encode_claims(
         errors=errors,
         settled_cell=settled,
         rejected_cells=rejected,
+        confusion_start=np.where(errors.bias != "none", domains.confusion_start, -1),
     )
 
 

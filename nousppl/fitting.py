@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nousppl.blueprint import Blueprint, centring, design_arrays
+from nousppl.blueprint import Blueprint, centring, confusion_index, design_arrays
 from nousppl.compile import Problem, compile_problem
 from nousppl.encode import Encoded
 from nousppl.errors import InferenceError
@@ -59,6 +59,10 @@ def shared_arrays(
     for name in ("nodes", "node_log_weights"):
         if name in problem.data:
             out[name] = problem.data[name]
+    if problem.layout.confusion:
+        sizes = {site.name: site.size or 0 for site in blueprint.plan.sites}
+        by_source = sizes.get("errors_confusion|source", sizes["errors_confusion"])
+        out["confusion_row"] = confusion_index(blueprint, by_source // sizes["errors_confusion"])
     if blueprint.text_grid is not None:
         out["text_grid"] = blueprint.text_grid
     return out

@@ -79,8 +79,8 @@ def _dimension(blueprint: Blueprint, name: str) -> tuple[str, ...]:
     """Name of the last axis of a site: ``source`` for the effects of ``(1|source)``."""
     if name in ("errors_bias", "base_rates"):
         return ("class",)
-    if name == "errors_bias|source":
-        return ("source_class",)
+    if name in ("errors_bias|source", "errors_confusion|source"):
+        return ("source_class" if "bias" in name else "source_pair",)
     part, _, term = name.partition("_")
     if "|" in term:
         group = _quoted(term.partition("|")[2])

@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from nousppl.errors import ModelError
 from nousppl.models.dense import DenseQuestion, Floats
 
 FRESH = -1
@@ -136,10 +137,19 @@ def simulate_question(rng: np.random.Generator, question: DenseQuestion) -> Simu
     Args:
         rng: source of randomness.
         question: the question at one value of the parameters, claims in event order.
+
+    Raises:
+        ModelError: the errors are correlated, which is no law that claims could be drawn from.
     """
+    if question.correlation is not None:
+        raise ModelError(
+            "Errors(correlation=True) is a power likelihood, which no claims can be drawn from: simulate the same model "
+            "with correlation=False"
+        )
     n, size = len(question.alpha), question.size
     truth = _pick(float(rng.random()), question.prior)
-    accuracy = _accuracy(question, truth, float(rng.standard_normal()))
+    looks = truth if question.trap is None else _looks(rng, question, truth)
+    accuracy = _accuracy(question, looks, float(rng.standard_normal()))
     uniforms = rng.random((n, 3))
     values, origins = np.zeros(n, np.int64), np.full(n, FRESH, np.int64)
     originality, popularity = np.zeros(n), np.zeros(size)
@@ -150,9 +160,10 @@ def simulate_question(rng: np.random.Generator, question: DenseQuestion) -> Simu
         elif origins[j] == NOTE:
             values[j] = int(uniforms[j, 1] * size)
         elif uniforms[j, 1] < accuracy[j]:
-            values[j] = truth
+            values[j] = looks
         else:
-            law = wrong_answer_law(popularity, truth, accuracy[j], question.beta, question.closed)
+            confusion = None if question.confusion is None else question.confusion[j, looks]
+            law = wrong_answer_law(popularity, looks, accuracy[j], question.beta, question.closed, confusion)
             values[j] = _pick(uniforms[j, 2], law)
         same = values[:j] == values[j]
         repeated = float(((question.base[j, :j] + question.strong[j, :j]) * same).sum())
@@ -161,7 +172,14 @@ def simulate_question(rng: np.random.Generator, question: DenseQuestion) -> Simu
     return SimulatedQuestion(truth, values, origins)
 
 
-def wrong_answer_law(popularity: Floats, truth: int, accuracy: float, beta: float | None, closed: bool) -> Floats:
+def wrong_answer_law(
+    popularity: Floats,
+    truth: int,
+    accuracy: float,
+    beta: float | None,
+    closed: bool,
+    confusion: Floats | None = None,
+) -> Floats:
     """Probability of each answer for a fresh claim that is wrong; (K,), zero at the truth.
 
     Args:
@@ -171,14 +189,15 @@ def wrong_answer_law(popularity: Floats, truth: int, accuracy: float, beta: floa
         beta: weight of the uniform law against popularity; None for the uniform law alone.
         closed: whether the list of answers is closed; in an open domain the law is kept from exceeding the odds of
             being right, so that a claim for an answer never counts against it.
+        confusion: (K,) law of the wrong answers whatever was said before, zero at the truth; None for the uniform one.
     """
     size = len(popularity)
     flat = 1.0 / (size - 1)
-    law = np.full(size, flat)
+    law = np.full(size, flat) if confusion is None else confusion.copy()
     if beta is not None and size > 2:
         others = popularity.copy()
         others[truth] = 0.0
-        law = (others + beta * flat) / (others.sum() + beta)
+        law = (others + beta * law) / (others.sum() + beta)
         law[truth] = 0.0
         cap = max(accuracy / (1.0 - accuracy), flat) if accuracy < 1.0 else np.inf
         largest = float(law.max())
@@ -187,6 +206,13 @@ def wrong_answer_law(popularity: Floats, truth: int, accuracy: float, beta: floa
             law = (1.0 - mix) * law + mix * flat
     law[truth] = 0.0
     return law
+
+
+def _looks(rng: np.random.Generator, question: DenseQuestion, truth: int) -> int:
+    """What the claims follow: the truth, or in a trap an answer drawn from the base rates."""
+    if question.trap is None or question.base_rates is None or rng.random() >= question.trap:
+        return truth
+    return _pick(float(rng.random()), question.base_rates)
 
 
 def fresh_probability(question: DenseQuestion, values: NDArray[np.int64]) -> Floats:

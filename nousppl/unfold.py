@@ -32,7 +32,13 @@ class Logs(NamedTuple):
     entry: Floats
     """(draws, nodes, entries) what is added where the entry's cell is the truth."""
     prior: Floats
-    """(draws, cells) log prior mass."""
+    """(draws, cells) log prior mass of what the question looks like: the truth, where there is no trap."""
+    base: Floats
+    """(draws, cells) log base rate, whatever is settled or rejected."""
+    trap: Floats
+    """(draws,) chance of a trap; 0 where the model has none."""
+    correlation: Floats
+    """(draws,) correlation of the errors; 0 where the model has none."""
     repeated: Floats
     """(draws, slots) chance that the claim comes out as it did by repetition."""
     node_log: Floats
@@ -98,7 +104,21 @@ class Unfolded:
                 joints.append(log_sum_exp(joint + logs.node_log[:, None, None], axis=(2, 3)) - np.log(orders))
             joints = [reduce(np.logaddexp, joints)]
         start = np.zeros((*joints[0].shape[:2], 1))
-        return np.concatenate([start, joints[0]], axis=2) + logs.prior.T[:, :, None]
+        return self._log_truth(np.concatenate([start, joints[0]], axis=2), logs)
+
+    def _log_truth(self, likelihood: Floats, logs: Logs) -> Floats:
+        """What ``nousppl.models.program.truth_logs`` makes of the likelihood after each claim, up to a factor by draw
+        and claim; (cells, draws, claims + 1)."""
+        if not (logs.trap.any() or logs.correlation.any()):
+            return np.asarray(likelihood + logs.prior.T[:, :, None])
+        base, possible = logs.base.T[:, :, None], self.problem.data["cell_log_possible"][:, None, None]
+        in_order = self.looks[self.problem.slot_claim[self.back][: len(self.looks)]]
+        claims = np.maximum(np.cumsum(np.r_[0.0, in_order]), 1.0)
+        law = likelihood / (1.0 + logs.correlation[:, None] * (claims - 1.0)) + base
+        law = law - log_sum_exp(law, axis=0, keepdims=True)
+        trap = logs.trap[:, None]
+        with np.errstate(divide="ignore"):
+            return np.asarray(np.logaddexp(law + np.log1p(-trap), base + np.log(trap)) + possible)
 
     def fresh(self) -> Floats:
         """(claims,) probability that each claim is fresh, averaged over the truth, the orders and the draws."""

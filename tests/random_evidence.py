@@ -22,10 +22,12 @@ FEATURES = (
     "undated",
     "lineage",
     "affinity",
+    "trap",
+    "correlation",
 )
 """What can be on or off. Off: no echoes, weights that do not fade, no texts, uniform errors, no difficulty, no
 class bias, an open list of answers, hard claims, no own notes, no ceilings, nothing rejected, all claims dated (some at
-the same time), no claim with a given origin, all pairs of sources strangers."""
+the same time), no claim with a given origin, all pairs of sources strangers, no trap, errors independent."""
 WORDS = ["the train is late", "a train is late today", "no trains run", "trains as planned", "nobody knows"]
 STRONG = ["same_source", "same_channel", "same_source + same_channel", None]
 
@@ -50,6 +52,7 @@ def random_case(
     rng = np.random.default_rng(seed)
     on = {name: bool(rng.random() < 0.5) for name in FEATURES} | features
     on["bias"] &= on["closed"]
+    on["correlation"] &= not on["origin"]
     size = int(rng.integers(2, 5)) if named is None else named
     values = ["a", "b", "c", "d"][:size]
     asked = int(rng.integers(1, 4)) if questions is None else questions
@@ -78,7 +81,13 @@ def _model(rng: np.random.Generator, seed: int, answers: list[str] | int, on: di
     bias = ["class", "source"][rng.integers(2)] if on["bias"] else "none"
     return nous.TrustModel(
         origin=origin,
-        errors=nous.Errors(popularity=on["popularity"], difficulty=on["difficulty"], bias=bias),
+        errors=nous.Errors(
+            popularity=on["popularity"],
+            difficulty=on["difficulty"],
+            bias=bias,
+            trap=on["trap"],
+            correlation=on["correlation"],
+        ),
         answers={"x": answers},
         base_rates="learned" if rng.random() < 0.3 else "uniform",
         order_seed=seed,

@@ -77,7 +77,15 @@ def joint_by_reference(one: Written, grid: witness.Grid) -> NDArray[np.float64]:
 
 def posterior_of(orders: list[Written], joint: Callable[[Written], NDArray[np.float64]]) -> dict[str, float]:
     """Posterior by answer, orders averaged; the unnamed answers together as "other"."""
+    question = orders[0].question
+    if question.correlation is not None:  # the power is taken of the likelihood averaged over the orders
+        looks = {"prior": question.base_rates, "trap": None, "correlation": None}
+        orders = [one._replace(question=one.question._replace(**looks)) for one in orders]
     total = sum((joint(one) for one in orders), np.zeros(len(orders[0].answers)))
+    if question.correlation is not None:
+        assert question.base_rates is not None
+        given = np.log(total / len(orders) / question.base_rates)
+        total = np.exp(witness.correlated(question, given.tolist()))
     total /= total.sum()
     out: dict[str, float] = {}
     for answer, p in zip(orders[0].answers, total, strict=True):
@@ -134,6 +142,9 @@ def test_the_random_problems_have_every_feature_on_and_off() -> None:
         "difficulty": [m.errors.difficulty for m in models],
         "bias by class": [m.errors.bias == "class" for m in models],
         "bias by source": [m.errors.bias == "source" for m in models],
+        "confusion": [m.errors.bias != "none" and len(m.answers["x"]) > 2 for m in models],
+        "trap": [m.errors.trap for m in models],
+        "correlation": [m.errors.correlation for m in models],
         "closed": [isinstance(m.answers["x"], list) for m in models],
         "base rates": [m.base_rates == "learned" and isinstance(m.answers["x"], list) for m in models],
         "soft": ["weight" in e.claims and bool((e.claims["weight"] < 1).any()) for e in evidences],

@@ -23,6 +23,9 @@ RULES = {
     "ceiling": "the reliability stays below the ceiling of the channel",
     "shares": "a soft claim counts as an origin by what it says, leaving out its chance of saying nothing",
     "known before": "text similarity multiplies the matches; it does not enter the weights",
+    "confusion": "the wrong answers of a closed list have a law of their own by source and true answer",
+    "trap": "now and then a question looks as if its truth were another draw from the base rates",
+    "correlation": "the truth given the claims follows a power likelihood",
 }
 
 Grid = Sequence[tuple[float, float]]
@@ -47,6 +50,10 @@ class Plain:
     copy_error: float
     beta: float | None
     closed: bool
+    confusion: list[list[list[float]]] | None = None
+    base_rates: list[float] | None = None
+    trap: float | None = None
+    correlation: float | None = None
 
 
 def plain(question: Any) -> Plain:
@@ -128,9 +135,10 @@ def wrong_answer_law(x: Reading, j: int, z: int, a: float) -> list[float]:
     """u_j(. ; z): the answers that a fresh claim gives when it is wrong; 0 at z."""
     q, K, n = x.question, x.K, x.popularity[j]
     uniform = 1 / (K - 1)
+    c = [uniform] * K if q.confusion is None or "confusion" in x.without else q.confusion[j][z]
     if q.beta is None or K == 2:
-        return [0.0 if v == z else uniform for v in range(K)]
-    u = [0.0 if v == z else (n[v] + q.beta / (K - 1)) / (sum(n) - n[z] + q.beta) for v in range(K)]
+        return [0.0 if v == z else c[v] for v in range(K)]
+    u = [0.0 if v == z else (n[v] + q.beta * c[v]) / (sum(n) - n[z] + q.beta) for v in range(K)]
     cap = max(a / (1 - a) if a < 1 else math.inf, uniform)
     if q.closed or "clip" in x.without or max(u) <= cap:
         return u
@@ -176,14 +184,26 @@ def origin_factors(x: Reading, j: int, z: int, d: float) -> dict[int, float]:
     return factors
 
 
+def looks(x: Reading, z: int) -> Iterator[tuple[int, float]]:
+    """What a question with truth z may look like, with the probability of each."""
+    q = x.question
+    if q.trap is None or "trap" in x.without:
+        yield z, 1.0
+        return
+    assert q.base_rates is not None
+    for y in range(x.K):
+        yield y, (1 - q.trap) * (y == z) + q.trap * q.base_rates[y]
+
+
 def joint(x: Reading, grid: Grid = NO_DIFFICULTY) -> Iterator[tuple[int, tuple[int, ...], float]]:
-    """Every (truth, origins) with P(truth, origins, x), once for each node of the difficulty."""
+    """Every (truth, origins) with P(truth, origins, x), once for each node of the difficulty and each look of the
+    question; claims as if independent, whatever their correlation."""
     for z in range(x.K):
-        for d, weight in grid:
-            factors = [origin_factors(x, j, z, d) for j in range(x.n)]
+        for (y, look), (d, weight) in itertools.product(looks(x, z), grid):
+            factors = [origin_factors(x, j, y, d) for j in range(x.n)]
             for origins in itertools.product(*factors):
                 given = math.prod(factors[j][o] for j, o in enumerate(origins))
-                yield z, origins, x.question.prior[z] * weight * given
+                yield z, origins, x.question.prior[z] * look * weight * given
 
 
 def evidence(question: Any, values: Iterable[int], grid: Grid = NO_DIFFICULTY, without: Collection[str] = ()) -> float:
@@ -253,13 +273,38 @@ def log_marginal(
 ) -> list[float]:
     """log P(z, x) for each z, claim after claim; feasible for a few hundred claims."""
     x = read(question, values, without)
-    result = []
-    for z, prior in enumerate(x.question.prior):
+    q = x.question
+    given = []
+    for y in range(x.K):
         terms = []
         for d, weight in grid:
-            factors = [prior, weight, *(claim_marginal(x, j, z, d) for j in range(x.n))]
+            factors = [weight, *(claim_marginal(x, j, y, d) for j in range(x.n))]
             terms.append(sum(math.log(p) for p in factors) if min(factors) > 0 else -math.inf)
-        result.append(log_sum_exp(terms))
+        given.append(log_sum_exp(terms))
+    if q.correlation is not None and "correlation" not in x.without:
+        return correlated(q, given, without)
+    result = []
+    for z, prior in enumerate(q.prior):
+        terms = [given[y] + math.log(look) for y, look in looks(x, z) if look > 0]
+        result.append(math.log(prior) + log_sum_exp(terms) if prior > 0 else -math.inf)
+    return result
+
+
+def correlated(question: Any, given: Sequence[float], without: Collection[str] = ()) -> list[float]:
+    """log P(z, x): the law of independent claims times the power law of the truth, from log P(x | looks like y)."""
+    q = plain(question)
+    assert q.base_rates is not None and q.correlation is not None
+    claims = max(sum(alpha > 0 for alpha in q.alpha), 1)
+    power = 1 / (1 + (claims - 1) * q.correlation)
+    log_evidence = log_sum_exp([math.log(b) + g for b, g in zip(q.base_rates, given, strict=True)])
+    tempered = [math.log(b) + power * g for b, g in zip(q.base_rates, given, strict=True)]
+    law = [math.exp(t - log_sum_exp(tempered)) for t in tempered]
+    result = []
+    for z, prior in enumerate(q.prior):
+        p = law[z]
+        if q.trap is not None and "trap" not in without:
+            p = (1 - q.trap) * law[z] + q.trap * q.base_rates[z]
+        result.append(log_evidence + math.log(p) if prior > 0 else -math.inf)
     return result
 
 
