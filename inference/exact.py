@@ -40,6 +40,8 @@ class ClaimLogs(NamedTuple):
     """(draws,) correlation of the errors."""
     repeated: NDArray[np.float32]
     """(draws, slots) chance that the claim comes out as it did by repetition."""
+    node_log: NDArray[np.float32]
+    """(draws, nodes) log weights of the nodes."""
 
 
 def repeated_by_slot(layout: Layout, data: dict[str, Any], terms: Terms) -> jax.Array:
@@ -114,6 +116,19 @@ def witnesses(
     return jax.vmap(one)(draws)
 
 
+def difficulty_nodes(layout: Layout, data: dict[str, Any], theta: dict[str, Any]) -> tuple[jax.Array, jax.Array]:
+    """Difficulties of a single question, and the logs of their weights."""
+    if layout.mixture:
+        logit = theta["hard"][data["question_level"][0]]
+        return (
+            jnp.stack([0.0 * theta["hard_shift"], -theta["hard_shift"]]),
+            jax.nn.log_sigmoid(jnp.stack([-logit, logit])),
+        )
+    if layout.nodes:
+        return data["nodes"] * theta["difficulty_sd"], data["node_log_weights"]
+    return jnp.zeros(1), jnp.zeros(1)
+
+
 @partial(jax.jit, static_argnums=(0, 1))
 def claim_by_claim(layout: Layout, features: tuple[str, ...], data: dict[str, Any], draws: dict[str, Any]) -> ClaimLogs:
     """The fields of `ClaimLogs`; with no difficulty there is one node."""
@@ -121,16 +136,17 @@ def claim_by_claim(layout: Layout, features: tuple[str, ...], data: dict[str, An
     def one(draw: dict[str, Any]) -> Any:
         theta = theta_of(features, draw, data.get("text_grid"))
         terms = prepare(JAX, layout, data, theta)
-        nodes = data["nodes"] * theta["difficulty_sd"] if layout.nodes else jnp.zeros(1)
+        nodes, node_log = difficulty_nodes(layout, data, theta)
         slot_log, entry_log = jax.vmap(lambda d: claim_logs(JAX, layout, data, theta, terms, d))(nodes)
         return ClaimLogs(
-            slot_log,  # type: ignore[arg-type]
-            entry_log,  # type: ignore[arg-type]
+            slot_log,
+            entry_log,
             look_log_prior(JAX, layout, data, theta),
             base_log_mass(JAX, data, theta),
             theta.get("trap", jnp.asarray(0.0)),
             theta.get("correlation", jnp.asarray(0.0)),
             repeated_by_slot(layout, data, terms),  # type: ignore[arg-type]
+            node_log,  # type: ignore[arg-type]
         )
 
     return jax.vmap(one)(draws)

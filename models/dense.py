@@ -76,6 +76,8 @@ class DenseQuestion(NamedTuple):
     trap: float | None = None
     """Chance that the claims follow, in place of the truth, an answer drawn anew from the base rates; None for never.
     In all formulas above z is what the question looks like."""
+    hard: float | None = None
+    """Chance that the question is hard: ``d`` is -1 with that chance and else 0; None where it is normal."""
     correlation: float | None = None
     """rho of the power likelihood ``L(z) ** (1 / (1 + (n - 1) rho))`` that the truth follows given the claims, n the
     number of claims that are no own notes; None for none. See `nousppl.models.program.truth_logs`: it is no program

@@ -38,7 +38,9 @@ class Layout(NamedTuple):
     rounds: int
     """No chain is longer than ``2 ** rounds``."""
     nodes: int
-    """Quadrature nodes of the difficulty; 0 where there is none."""
+    """Quadrature nodes of the normal difficulty; 0 where there is none."""
+    mixture: bool
+    """True where a question is easy or hard."""
     groups: int
     """Groups of pair features, ``2 ** features - 1``."""
     origins: bool

@@ -84,11 +84,23 @@ def over_orders(xp: Namespace, layout: Layout, data: dict[str, Array], in_order:
 def over_difficulty(
     xp: Namespace, layout: Layout, data: dict[str, Array], theta: dict[str, Array], given: Callable[[Array], Array]
 ) -> Array:
-    """Integrate ``exp(given(d))`` over the difficulty ``d ~ N(0, sd)`` on equispaced nodes, or take ``given(0)``."""
+    """Integrate ``exp(given(d))`` over the difficulty: ``d ~ N(0, sd)`` on equispaced nodes, or easy and hard, or no
+    difficulty, ``given(0)``."""
+    if layout.mixture:
+        # The law of the difficulty of each question: easy, or hard with a chance that depends on the attribute.
+        logit = xp.take(xp.take(theta["hard"], data["question_level"]), data["icell_question"])
+        easy = given(xp.array(0.0)) + xp.log(xp.sigmoid(-logit))
+        return log_add(xp, easy, given(-theta["hard_shift"]) + xp.log(xp.sigmoid(logit)))
     if not layout.nodes:
         return given(xp.array(0.0))
     nodes, weights = data["nodes"], data["node_log_weights"]
     return xp.over_nodes(lambda node: given(theta["difficulty_sd"] * node), nodes, weights, layout.rows + layout.terms)
+
+
+def log_add(xp: Namespace, one: Array, other: Array) -> Array:
+    """``log(exp(one) + exp(other))``, ``other`` finite."""
+    top = xp.maximum(one, other)
+    return top + xp.log(xp.exp(one - top) + xp.exp(other - top))
 
 
 def prepare(xp: Namespace, layout: Layout, data: dict[str, Array], theta: dict[str, Array]) -> Terms:

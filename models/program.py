@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from nousppl.models.layout import Layout
 from nousppl.models.namespace import Array, Namespace
-from nousppl.models.one_of import likelihood
+from nousppl.models.one_of import likelihood, log_add
 from nousppl.models.origin import subset_weights, subsets
 from nousppl.models.priors import Prior
 
@@ -116,6 +116,10 @@ def constants(xp: Namespace, plan: Plan, values: dict[str, Array], text_grid: Ar
         theta["beta"] = xp.exp(values["errors_log_popularity"])
     if "errors_difficulty_sd" in values:
         theta["difficulty_sd"] = values["errors_difficulty_sd"]
+    if "errors_logit_hard" in values:
+        theta["hard_shift"] = values["errors_hard_shift"]
+        effects = values.get("errors_logit_hard|attribute", xp.zeros(0))
+        theta["hard"] = values["errors_logit_hard"] + xp.after_zero(effects)
     if "errors_bias" in values:
         theta["bias"] = values["errors_bias"]
     if "errors_bias|source" in values:
@@ -172,12 +176,6 @@ def look_log_prior(xp: Namespace, layout: Layout, data: dict[str, Array], theta:
     possible = xp.exp(data["cell_log_possible"])
     allowed = xp.take(xp.sum_by(possible * xp.exp(base), question, layout.questions), question)
     return base + xp.log((1.0 - theta["trap"]) * possible + theta["trap"] * allowed)
-
-
-def log_add(xp: Namespace, one: Array, other: Array) -> Array:
-    """``log(exp(one) + exp(other))``, ``other`` finite."""
-    top = xp.maximum(one, other)
-    return top + xp.log(xp.exp(one - top) + xp.exp(other - top))
 
 
 def cell_log_prior(xp: Namespace, layout: Layout, data: dict[str, Array], theta: dict[str, Array]) -> Array:

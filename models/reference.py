@@ -120,7 +120,9 @@ def draw_looks(question: Any, truth: Array) -> Array:
 
 
 def draw_difficulty(question: Any, grid: Grid | None) -> ArrayLike:
-    """How much harder the question is than an average one, in standard deviations."""
+    """How much harder the question is than an average one, in standard deviations; -1 for a hard one of a mixture."""
+    if grid is None and question.hard is not None:
+        grid = easy_or_hard(question)
     if grid is not None:
         node = numpyro.sample(
             "difficulty", dist.Categorical(probs=jnp.asarray(grid.weights)), infer={"enumerate": "parallel"}
@@ -274,9 +276,16 @@ def _density(question: DenseQuestion, values: ArrayLike, grid: Grid | None, fixe
     return _log_density(question, jnp.asarray(values), _grid(question, grid), fixed)
 
 
+def easy_or_hard(question: Any) -> Grid:
+    """The law of the difficulty of a question that is easy or hard."""
+    return Grid(jnp.array([0.0, -1.0]), jnp.stack([1.0 - jnp.asarray(question.hard), jnp.asarray(question.hard)]))
+
+
 def _grid(question: DenseQuestion, grid: Grid | None) -> Grid:
     if grid is not None:
         return grid
+    if question.hard is not None:
+        return easy_or_hard(question)
     return equispaced() if question.difficulty_sd > 0 else Grid(jnp.zeros(1), jnp.ones(1))
 
 

@@ -75,8 +75,11 @@ class Errors:
 
     Attributes:
         popularity: wrong answers that were given before are likelier to be given again (shared error).
-        difficulty: True, False or "auto": a random effect of the question on the logit of reliability. "auto" turns
-            it on where there are no origins, since with echoes in the model it is not identified beside them.
+        difficulty: True, False, "auto" or "mixture". True: a normal random effect of the question on the logit of
+            reliability. "auto" turns it on where there are no origins, since with echoes in the model it is not
+            identified beside them. "mixture": a share of the questions, learned for each attribute, is hard, and there
+            the logits of all reliabilities are lower by a learned amount; it takes two evaluations where the normal
+            effect takes dozens.
         bias: "none"; "class" (closed lists: reliability depends on the true answer, two-coin for T/F, and lists of 3
             to 20 answers have a learned row of confusion, the law of the wrong answers, for each true one); "source"
             (so it does, by source: the hierarchical Dawid-Skene model; Dawid & Skene 1979, Paun et al. 2018).
@@ -100,8 +103,8 @@ class Errors:
         for name in ("trap", "correlation"):
             if getattr(self, name) not in (True, False):
                 raise ModelError(f"Errors({name}={getattr(self, name)!r}): allowed are True and False")
-        if self.difficulty not in (True, False, "auto"):
-            raise ModelError(f"Errors(difficulty={self.difficulty!r}): allowed are True, False and 'auto'")
+        if self.difficulty not in (True, False, "auto", "mixture"):
+            raise ModelError(f"Errors(difficulty={self.difficulty!r}): allowed are True, False, 'auto' and 'mixture'")
         if self.bias not in ("none", "class", "source"):
             raise ModelError(f"Errors(bias={self.bias!r}): allowed are 'none', 'class' and 'source'")
 
@@ -118,5 +121,10 @@ class Errors:
             )
 
     def has_difficulty(self, origin: Origin | None) -> bool:
-        """Whether the difficulty is in the model, ``"auto"`` resolved."""
-        return origin is None if self.difficulty == "auto" else bool(self.difficulty)
+        """Whether the normal difficulty is in the model, ``"auto"`` resolved."""
+        return origin is None if self.difficulty == "auto" else self.difficulty is True
+
+    @property
+    def mixture(self) -> bool:
+        """Whether a question is easy or hard."""
+        return self.difficulty == "mixture"

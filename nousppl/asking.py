@@ -117,6 +117,8 @@ def parameter_draws(
             and not site.name.endswith("_sigma")
         ):
             out[site.name] = draws[site.name]
+    if "errors_logit_hard|attribute" in draws:
+        out["errors_logit_hard|attribute"] = draws["errors_logit_hard|attribute"]
     if links is not None and len(links):
         out["origin_affinity"] = draws["origin_affinity"][:, links]
     if encoded.bias_level is not None:
@@ -264,16 +266,16 @@ class OneQuestion:
         """The likelihoods under ``draw_step`` draws from ``start`` on."""
         stop = min(start + self.draw_step, self.draws)
         if not self.layout.nodes:
-            yield self._logs(start, stop, self.data, np.zeros(1))
+            yield self._logs(start, stop, self.data)
             return
         nodes, weights = self.data["nodes"], self.data["node_log_weights"]
         for first in range(0, len(nodes), self.node_step):
             index = np.arange(first, first + self.node_step)
             inside = np.minimum(index, len(nodes) - 1)
             log_weights = np.where(index < len(nodes), weights[inside], -np.inf)
-            yield self._logs(start, stop, self.data | {"nodes": nodes[inside]}, log_weights)
+            yield self._logs(start, stop, self.data | {"nodes": nodes[inside], "node_log_weights": log_weights})
 
-    def _logs(self, start: int, stop: int, data: dict[str, Any], node_log: Floats) -> Logs:
+    def _logs(self, start: int, stop: int, data: dict[str, Any]) -> Logs:
         from nousppl.inference.exact import claim_by_claim
 
         blocks = []
@@ -282,7 +284,7 @@ class OneQuestion:
             draws = {name: value[index] for name, value in self.parameters.items()}
             kept = min(self.jax_step, stop - first)
             blocks.append([np.asarray(x)[:kept] for x in claim_by_claim(self.layout, self.features, data, draws)])
-        slot, entry, prior, base, trap, correlation, repeated = (
+        slot, entry, prior, base, trap, correlation, repeated, node_log = (
             np.concatenate(parts).astype(np.float64) for parts in zip(*blocks, strict=True)
         )
         small = self.problem.layout

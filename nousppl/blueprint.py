@@ -50,7 +50,15 @@ class Blueprint:
         """Encode an evidence exactly as the one that the model was fitted on."""
         domains = self.domains.with_evidence(evidence.coded)
         return encode_claims(
-            evidence, self.reliability, self.freshness, domains, self.origin, self.errors, self.bias, self.affinity
+            evidence,
+            self.reliability,
+            self.freshness,
+            domains,
+            self.origin,
+            self.errors,
+            self.bias,
+            self.affinity,
+            self.domains.attributes,
         )
 
 
@@ -81,6 +89,10 @@ def default_priors(model: TrustModel) -> dict[str, dict[str, Prior]]:
         errors["confusion"] = normal(0.0, 0.5)
         if model.errors.bias == "source":
             errors["confusion|source"] = half_normal(0.7)
+    if model.errors.mixture:
+        errors["logit_hard"] = normal(logit(0.1), 1.0)
+        errors["hard_shift"] = log_normal(float(np.log(3.0)), 0.5)
+        errors["hard|attribute"] = half_normal(1.0)
     if model.errors.trap:
         errors["logit_trap"] = normal(logit(0.05), 0.5)
     if model.errors.correlation:
@@ -178,7 +190,7 @@ def assemble(
     if affinity is not None and len(affinity):
         # Most pairs are strangers, a few copy nearly everything: the tail must be heavy.
         sites.append(Site("origin_affinity", student_t(3.0), len(affinity), "origin_affinity_sigma"))
-    sites += _error_sites(priors.get("errors", {}), classes, len(domains.confusion_rows), bias)
+    sites += _error_sites(priors.get("errors", {}), len(domains.attributes), classes, len(domains.confusion_rows), bias)
     if "base_rates" in priors and classes:
         sites.append(Site("base_rates", priors["base_rates"]["logit"], classes))
     features = model.origin.features if model.origin is not None else ()
@@ -210,9 +222,16 @@ def _encode(part: str, text: str, evidence: Evidence | None) -> Encoding:
     return encode(formula, pd.DataFrame(columns))
 
 
-def _error_sites(priors: Mapping[str, Prior], classes: int, pairs: int, bias: Encoding | None) -> list[Site]:
-    scalars = ("log_popularity", "difficulty_sd", "logit_trap", "logit_correlation")
+def _error_sites(
+    priors: Mapping[str, Prior], attributes: int, classes: int, pairs: int, bias: Encoding | None
+) -> list[Site]:
+    scalars = ("log_popularity", "difficulty_sd", "logit_hard", "hard_shift", "logit_trap", "logit_correlation")
     sites = [Site("errors_" + name, priors[name]) for name in scalars if name in priors]
+    if "hard|attribute" in priors:
+        name, scale = "errors_logit_hard|attribute", "errors_logit_hard|attribute_sigma"
+        sites.append(Site(scale, priors["hard|attribute"]))
+        if attributes:
+            sites.append(Site(name, normal(0.0, 1.0), attributes, scale))
     for name, size in (("bias", classes), ("confusion", pairs)):
         if name in priors:
             sites.append(Site("errors_" + name, priors[name], size))
@@ -289,7 +308,7 @@ def centring(
             if name in sizes:
                 counts = np.bincount(group.index[claims], minlength=sizes[name])[: sizes[name]]
                 out["centred " + name] = counts >= CENTRED_FROM
-    for name in ("origin_affinity", "errors_bias|source", "errors_confusion|source"):
+    for name in ("origin_affinity", "errors_logit_hard|attribute", "errors_bias|source", "errors_confusion|source"):
         if name in sizes:
             out["centred " + name] = np.zeros(sizes[name], bool)
     return out

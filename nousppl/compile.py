@@ -150,6 +150,8 @@ def _cells(data: dict[str, Any], encoded: Encoded, slots: Slots, questions: Ints
     votes = (votes + np.where(cells.other[index], 0.0, 0.1)) * np.isfinite(possible)
     total = np.bincount(question, weights=votes, minlength=len(questions))[question]
     data["cell_vote"] = np.where(total > 0.0, votes / np.where(total > 0.0, total, 1.0), 0.0)
+    data["icell_question"] = slots.question[data["icell_instance"]]
+    data["question_level"] = encoded.attribute_level[questions]
     data["question_weight"] = np.ones(len(questions))
     looking = np.bincount(slots.question[slots.instance], weights=data["slot_looks"], minlength=len(questions))
     data["question_claims"] = np.maximum(looking / slots.orders, 1.0)
@@ -263,6 +265,7 @@ def _layout(encoded: Encoded, slots: Slots, questions: Ints, claims: Ints, data:
         entry_blocks=entry_blocks,
         rounds=(longest - 1).bit_length(),
         nodes=nodes,
+        mixture=encoded.errors.mixture,
         groups=groups,
         origins=encoded.origin is not None,
         lag=encoded.origin is not None and encoded.origin.lag,

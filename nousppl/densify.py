@@ -80,7 +80,7 @@ def write_out(
             weights=weights[by],
             logit=logit[by],
             ceiling=encoded.coded.claim_ceiling[problem.claims][by],
-            difficulty_sd=float(theta["errors_difficulty_sd"]) if "errors_difficulty_sd" in theta else 0.0,
+            difficulty_sd=float(theta.get("errors_difficulty_sd", theta.get("errors_hard_shift", 0.0))),
             alpha=alpha[by],
             base=base[pairs],
             strong=strong[pairs],
@@ -91,10 +91,19 @@ def write_out(
             confusion=None if confusion is None else confusion[by],
             base_rates=rates,
             trap=_chance(theta, "trap"),
+            hard=_hard(encoded, question, theta),
             correlation=_chance(theta, "correlation"),
         )
         out.append(Written(dense, _labels(encoded, problem.cells, counts), problem.claims[by]))
     return out
+
+
+def _hard(encoded: Encoded, question: int, theta: dict[str, Any]) -> float | None:
+    """Chance that the question is hard; None where the model knows no easy and hard questions."""
+    if "errors_logit_hard" not in theta:
+        return None
+    effects = np.r_[0.0, theta.get("errors_logit_hard|attribute", np.zeros(0))]
+    return float(expit(theta["errors_logit_hard"] + effects[encoded.attribute_level[question]]))
 
 
 def _mass(blueprint: Blueprint, problem: Problem, theta: dict[str, Any]) -> NDArray[np.float64]:

@@ -94,6 +94,11 @@ class Domains:
         wrong = [len(values) - 1 for values in self.closed.values() if is_confused(values) for _ in values]
         return np.repeat(np.arange(len(wrong)), wrong)
 
+    @property
+    def attributes(self) -> tuple[Any, ...]:
+        """All attributes, in the order of their effects."""
+        return tuple(dict.fromkeys([*self.closed, *self.size]))
+
     def with_evidence(self, coded: Coded) -> Domains:
         """The same domains, with attributes that only this evidence has, and never fewer answers than it names."""
         named = _named_sizes(coded)
@@ -148,6 +153,8 @@ class Encoded:
     freshness: Design | None
     features: tuple[Ints, ...]
     """Codes of the columns that the pair features compare, one array per feature."""
+    attribute_level: Ints
+    """(Q,) one plus the place of the question's attribute among those that the fit knew; 0 for a new one."""
     affinity: Affinities | None
     affinity_code: Ints | None
     """Level of each claim in the column that affinities compare."""
@@ -181,6 +188,7 @@ def encode_claims(
     errors: Errors,
     bias: Encoding | None = None,
     affinity: Affinities | None = None,
+    attributes: tuple[Any, ...] = (),
 ) -> Encoded:
     """Encode an evidence for a model.
 
@@ -201,6 +209,7 @@ def encode_claims(
         reliability=reliability.design(frame),
         freshness=None if freshness is None else freshness.design(frame),
         features=features,
+        attribute_level=1 + pd.Index(attributes, dtype=object).get_indexer(coded.questions["attribute"].astype(object)),
         affinity=affinity,
         affinity_code=None if affinity is None else affinity.codes(frame),
         text=_text(frame, origin),

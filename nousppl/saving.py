@@ -69,6 +69,14 @@ def _coordinates(trust: Trust) -> dict[str, Any]:
             name = f"{part}_{term}"
             if name in trust.posterior_draws:
                 coords[_dimension(trust.blueprint, name)[0]] = np.array(levels, object)
+    if "errors_logit_hard|attribute" in trust.posterior_draws:
+        coords["attribute"] = np.array([str(name) for name in trust.blueprint.domains.attributes], object)
+    affinity = trust.blueprint.affinity
+    if affinity is not None and "origin_affinity" in trust.posterior_draws:
+        named = [
+            (affinity.labels[i], affinity.labels[j]) for i, j in zip(affinity.later, affinity.earlier, strict=True)
+        ]
+        coords["pair"] = np.array([f"{later} <- {earlier}" for later, earlier in named], object)
     classes = trust.blueprint.domains.classes
     if "errors_bias" in trust.posterior_draws or "base_rates" in trust.posterior_draws:
         coords["class"] = np.array([f"{attribute}={answer}" for attribute, answer in classes], object)
@@ -81,6 +89,10 @@ def _dimension(blueprint: Blueprint, name: str) -> tuple[str, ...]:
         return ("class",)
     if name in ("errors_bias|source", "errors_confusion|source"):
         return ("source_class" if "bias" in name else "source_pair",)
+    if name == "errors_logit_hard|attribute":
+        return ("attribute",)
+    if name == "origin_affinity":
+        return ("pair",)
     part, _, term = name.partition("_")
     if "|" in term:
         group = _quoted(term.partition("|")[2])

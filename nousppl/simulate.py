@@ -149,7 +149,7 @@ def simulate_question(rng: np.random.Generator, question: DenseQuestion) -> Simu
     n, size = len(question.alpha), question.size
     truth = _pick(float(rng.random()), question.prior)
     looks = truth if question.trap is None else _looks(rng, question, truth)
-    accuracy = _accuracy(question, looks, float(rng.standard_normal()))
+    accuracy = _accuracy(question, looks, _difficulty(rng, question))
     uniforms = rng.random((n, 3))
     values, origins = np.zeros(n, np.int64), np.full(n, FRESH, np.int64)
     originality, popularity = np.zeros(n), np.zeros(size)
@@ -279,6 +279,13 @@ def _pick(uniform: float, weights: Floats) -> int:
 
 def _share(part: float, rest: float) -> float:
     return part / (part + rest) if part + rest > 0 else 0.0
+
+
+def _difficulty(rng: np.random.Generator, question: DenseQuestion) -> float:
+    """The standardised difficulty of the question."""
+    if question.hard is None:
+        return float(rng.standard_normal())
+    return -1.0 if rng.random() < question.hard else 0.0
 
 
 def _accuracy(question: DenseQuestion, truth: int, difficulty: float) -> Floats:

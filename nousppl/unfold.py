@@ -42,7 +42,7 @@ class Logs(NamedTuple):
     repeated: Floats
     """(draws, slots) chance that the claim comes out as it did by repetition."""
     node_log: Floats
-    """(nodes,) log weights of the nodes; one node of weight 1 where there is no difficulty."""
+    """(draws, nodes) log weights of the nodes; one node of weight 1 where there is no difficulty."""
 
 
 class Fresh(NamedTuple):
@@ -99,9 +99,9 @@ class Unfolded:
         for logs in part:
             joint = np.cumsum(np.moveaxis(self._claim_log(logs), -1, 0), axis=4)
             if joint.shape[2] * orders == 1:
-                joints.append(joint[:, :, 0, 0] + logs.node_log[0])
+                joints.append(joint[:, :, 0, 0] + logs.node_log)
             else:
-                joints.append(log_sum_exp(joint + logs.node_log[:, None, None], axis=(2, 3)) - np.log(orders))
+                joints.append(log_sum_exp(joint + logs.node_log[:, :, None, None], axis=(2, 3)) - np.log(orders))
             joints = [reduce(np.logaddexp, joints)]
         start = np.zeros((*joints[0].shape[:2], 1))
         return self._log_truth(np.concatenate([start, joints[0]], axis=2), logs)
@@ -132,7 +132,7 @@ class Unfolded:
             weights, inverses = [], []
             for logs in part:
                 claim_log = self._claim_log(logs)
-                total = claim_log.sum(3) + logs.node_log[:, None, None] + logs.prior[:, None, None, :]
+                total = claim_log.sum(3) + logs.node_log[:, :, None, None] + logs.prior[:, None, None, :]
                 weights.append(log_sum_exp(total, axis=(1, 3)))
                 inverses.append(log_sum_exp(total[:, :, :, None] - claim_log, axis=(1, 4)))
                 weights, inverses = [reduce(np.logaddexp, weights)], [reduce(np.logaddexp, inverses)]

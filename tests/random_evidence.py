@@ -71,7 +71,7 @@ def _model(rng: np.random.Generator, seed: int, answers: list[str] | int, on: di
     origin = None
     if on["origin"]:
         origin = nous.Origin(
-            strong=STRONG[rng.integers(4)],
+            strong=STRONG[seed % 4],
             lag=on["lag"],
             text="text" if on["text"] else None,
             affinity="source" if on["affinity"] else None,
@@ -83,7 +83,7 @@ def _model(rng: np.random.Generator, seed: int, answers: list[str] | int, on: di
         origin=origin,
         errors=nous.Errors(
             popularity=on["popularity"],
-            difficulty=on["difficulty"],
+            difficulty=on["difficulty"] and (True, "mixture")[seed % 2],
             bias=bias,
             trap=on["trap"],
             correlation=on["correlation"],

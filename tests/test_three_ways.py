@@ -59,6 +59,9 @@ def written(trust: Trust, evidence: nous.Evidence, question: int) -> list[Writte
 
 
 def grid_of(trust: Trust, evidence: nous.Evidence, index: int) -> witness.Grid:
+    if trust.model.errors.mixture:
+        hard = written(trust, evidence, index)[0].question.hard
+        return ((0.0, 1.0 - hard), (-1.0, hard))
     nodes = compile_problem(trust.encoded(evidence), np.array([index])).layout.nodes
     return witness.equispaced(nodes) if nodes else witness.NO_DIFFICULTY
 
@@ -140,6 +143,7 @@ def test_the_random_problems_have_every_feature_on_and_off() -> None:
         "unknown order": [m.origin is not None and m.origin.order == "unknown" for m in models],
         "popularity": [m.errors.popularity for m in models],
         "difficulty": [m.errors.difficulty for m in models],
+        "easy or hard": [m.errors.mixture for m in models],
         "bias by class": [m.errors.bias == "class" for m in models],
         "bias by source": [m.errors.bias == "source" for m in models],
         "confusion": [m.errors.bias != "none" and len(m.answers["x"]) > 2 for m in models],

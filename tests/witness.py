@@ -53,6 +53,7 @@ class Plain:
     confusion: list[list[list[float]]] | None = None
     base_rates: list[float] | None = None
     trap: float | None = None
+    hard: float | None = None
     correlation: float | None = None
 
 
@@ -198,6 +199,8 @@ def looks(x: Reading, z: int) -> Iterator[tuple[int, float]]:
 def joint(x: Reading, grid: Grid = NO_DIFFICULTY) -> Iterator[tuple[int, tuple[int, ...], float]]:
     """Every (truth, origins) with P(truth, origins, x), once for each node of the difficulty and each look of the
     question; claims as if independent, whatever their correlation."""
+    if x.question.hard is not None:
+        grid = ((0.0, 1.0 - x.question.hard), (-1.0, x.question.hard))
     for z in range(x.K):
         for (y, look), (d, weight) in itertools.product(looks(x, z), grid):
             factors = [origin_factors(x, j, y, d) for j in range(x.n)]
