@@ -21,11 +21,14 @@ if TYPE_CHECKING:
     from nousppl.belief import Belief
     from nousppl.beliefs import Beliefs
     from nousppl.evidence import Evidence
+    from nousppl.held_out import CrossValidation
+    from nousppl.in_order import prequential
     from nousppl.inference.options import NUTS, SVI
     from nousppl.model import TrustModel
     from nousppl.models.specification import Errors, Origin
     from nousppl.question import Question
     from nousppl.trust import Trust, default_trust, load, posterior
+    from nousppl.validation import cross_validate
 
     __version__: str
 
@@ -34,6 +37,7 @@ __all__ = [
     "SVI",
     "Belief",
     "Beliefs",
+    "CrossValidation",
     "Errors",
     "Evidence",
     "EvidenceError",
@@ -47,10 +51,12 @@ __all__ = [
     "QuestionError",
     "Trust",
     "TrustModel",
+    "cross_validate",
     "datasets",
     "default_trust",
     "load",
     "posterior",
+    "prequential",
 ]
 
 _HOMES = {
@@ -58,15 +64,18 @@ _HOMES = {
     "SVI": "nousppl.inference.options",
     "Belief": "nousppl.belief",
     "Beliefs": "nousppl.beliefs",
+    "CrossValidation": "nousppl.held_out",
     "Errors": "nousppl.models.specification",
     "Evidence": "nousppl.evidence",
     "Origin": "nousppl.models.specification",
     "Question": "nousppl.question",
     "Trust": "nousppl.trust",
     "TrustModel": "nousppl.model",
+    "cross_validate": "nousppl.validation",
     "default_trust": "nousppl.trust",
     "load": "nousppl.trust",
     "posterior": "nousppl.trust",
+    "prequential": "nousppl.in_order",
 }
 
 

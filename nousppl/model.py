@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from nousppl.generate import Truth
+    from nousppl.padding import Mould
     from nousppl.trust import Trust
 
 Draws = dict[str, NDArray[np.float64]]
@@ -97,15 +98,25 @@ class TrustModel:
             ModelError: the evidence does not fit the model.
             InferenceError: the fit cannot be made.
         """
+        return self._fit(evidence, options_of(method), seed, learn_from, progress)
+
+    def _fit(
+        self,
+        evidence: Evidence,
+        options: SVI | NUTS,
+        seed: int,
+        learn_from: str | None,
+        progress: Any = False,
+        mould: Mould | None = None,
+    ) -> Trust:
         from nousppl.trust import Trust
 
-        options = _options(method)
         blueprint = draw_up(self, evidence)
         encoded = blueprint.encode(evidence)
         if learn_from is None:
             learn_from = "settled" if int((encoded.settled_cell >= 0).sum()) >= ENOUGH else "all"
         with summaries.reporter(progress) as report:
-            blueprint, result, settled = fitting.fit(blueprint, encoded, options, learn_from, seed, report)
+            blueprint, result, settled = fitting.fit(blueprint, encoded, options, learn_from, seed, report, mould)
         draws = fitting.natural_effects(blueprint, encoded, result.draws, learn_from)
         name = type(options).__name__.lower()
         record = {
@@ -168,7 +179,12 @@ def prior_draws(blueprint: Blueprint, seed: int, count: int) -> Draws:
     return out
 
 
-def _options(method: str | SVI | NUTS) -> SVI | NUTS:
+def options_of(method: str | SVI | NUTS) -> SVI | NUTS:
+    """The options of a method given by name or with its options.
+
+    Raises:
+        InferenceError: there is no such method.
+    """
     if isinstance(method, SVI | NUTS):
         return method
     if method not in ("svi", "nuts"):

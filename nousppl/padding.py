@@ -111,6 +111,21 @@ def rounded(layouts: list[Layout]) -> Layout:
     )
 
 
+class Mould:
+    """Sizes that several fits or calls in a row are padded to, so that they share compiled code; they only grow."""
+
+    def __init__(self) -> None:
+        self._held: dict[tuple[bool, bool], tuple[Layout, int]] = {}
+
+    def hold(self, layout: Layout, claims: int) -> tuple[Layout, int]:
+        """The layout and the number of claims to pad to, large enough for these and for all before."""
+        # The arrays of blocks are there or not; no padding makes up for that.
+        key = (layout.slot_blocks > 0, layout.entry_blocks > 0)
+        before, most = self._held.get(key, (layout, 0))
+        self._held[key] = rounded([before, layout]), max(most, _round_up(claims))
+        return self._held[key]
+
+
 def _round_up(size: int) -> int:
     if size <= 8:
         return 8 if size else 0

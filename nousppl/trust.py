@@ -32,6 +32,8 @@ from nousppl.unfold import Unfolded, origins
 if TYPE_CHECKING:
     from os import PathLike
 
+    from nousppl.padding import Mould
+
 Draws = dict[str, NDArray[np.float64]]
 
 WORK = 50_000_000
@@ -98,11 +100,12 @@ class Trust:
             known_by: use only claims and settled facts that were known by this time.
             draws: number of draws of the parameters to average over; default all, at most 200.
         """
-        if known_by is not None:
-            evidence = evidence.known_by(known_by)
+        return self._posteriors(evidence if known_by is None else evidence.known_by(known_by), draws)
+
+    def _posteriors(self, evidence: Evidence, draws: int | None = None, mould: Mould | None = None) -> Beliefs:
         encoded = self.encoded(evidence)
         index = np.arange(len(evidence.questions))
-        answers = Answers(self.blueprint, encoded, self.asked(draws), self.model.order_seed)
+        answers = Answers(self.blueprint, encoded, self.asked(draws), self.model.order_seed, mould)
         mean, sd, support = answers.cells(index)
         cells, questions = encoded.cells, evidence.questions
         keys = zip(questions["entity"], questions["attribute"], strict=True)

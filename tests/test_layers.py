@@ -16,14 +16,14 @@ LONGEST_MODULE = 400
 LAYERS = {
     "errors": "errors",
     "tools": "calibration coded ragged value_text _keys _lineage _report _writing",
-    "evidence": "tables evidence question _files _notes _reading _record _settling _soft _sources _times _values",
+    "evidence": "tables evidence folds question _files _notes _reading _record _settling _soft _sources _times _values",
     "models": "models.*",
     "compile": "encode blueprint slots text compile padding simulate unfold",
     "inference": "inference.*",
     "fit": "asking densify fitting summaries",
-    "belief": "belief beliefs beliefs_arviz beliefs_files display echoes plotting",
+    "belief": "belief beliefs beliefs_arviz beliefs_files display echoes held_out plotting",
     "trust": "generate model saving trust",
-    "use": "config datasets report",
+    "use": "config datasets in_order report validation",
     "command line": "cli console demo",
     "names": "__init__",
 }
