@@ -195,7 +195,7 @@ class Answers:
     def pieces(self, questions: NDArray[np.int64]) -> Iterator[tuple[Problem, Layout, int]]:
         """Chunks of the questions compiled, each with the layout and the number of claims to pad it to."""
         pieces = list(chunks(self.encoded, questions, self._chunk()))
-        mould = self.mould if self.mould is not None or len(pieces) == 1 else Mould()
+        mould = self.mould if self.mould is not None or len(pieces) == 1 else Mould(room=1.0)
         for piece in pieces:
             problem = compile_problem(self.encoded, piece, self.seed)
             if mould is None:

@@ -122,10 +122,10 @@ def _answer(
     learned = evidence.each_by(earlier, opened)
     trust = contestant.fit(learned)
     # A trust has learned; who has not is told what was known before the window along with the questions.
-    claims_by, settled_before = (np.full(size, np.nan),) * 2 if trust is not None else (earlier, opened)
-    claims_by, settled_before = claims_by.copy(), settled_before.copy()
-    claims_by[asked] = settled_before[asked] = times
-    told = evidence.each_by(claims_by, settled_before)
+    own = np.full(size, np.nan)
+    own[asked] = times
+    others = np.isnan(own) & (trust is None)
+    told = evidence.each_by(np.where(others, earlier, own), np.where(others, opened, own))
     wanted = evidence.coded.questions.iloc[asked].reset_index(drop=True)
     beliefs = contestant.ask(trust, told, wanted)
     rows.append({"fold": number, **row_of(trust, learned, len(asked), began)})
