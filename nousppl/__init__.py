@@ -20,12 +20,14 @@ if TYPE_CHECKING:
     from nousppl import datasets
     from nousppl.belief import Belief
     from nousppl.beliefs import Beliefs
+    from nousppl.comparison import compare
     from nousppl.evidence import Evidence
     from nousppl.held_out import CrossValidation
     from nousppl.in_order import prequential
     from nousppl.inference.options import NUTS, SVI
     from nousppl.model import TrustModel
     from nousppl.models.specification import Errors, Origin
+    from nousppl.power_scaling import sensitivity
     from nousppl.question import Question
     from nousppl.trust import Trust, default_trust, load, posterior
     from nousppl.validation import cross_validate
@@ -51,12 +53,14 @@ __all__ = [
     "QuestionError",
     "Trust",
     "TrustModel",
+    "compare",
     "cross_validate",
     "datasets",
     "default_trust",
     "load",
     "posterior",
     "prequential",
+    "sensitivity",
 ]
 
 _HOMES = {
@@ -71,11 +75,13 @@ _HOMES = {
     "Question": "nousppl.question",
     "Trust": "nousppl.trust",
     "TrustModel": "nousppl.model",
+    "compare": "nousppl.comparison",
     "cross_validate": "nousppl.validation",
     "default_trust": "nousppl.trust",
     "load": "nousppl.trust",
     "posterior": "nousppl.trust",
     "prequential": "nousppl.in_order",
+    "sensitivity": "nousppl.power_scaling",
 }
 
 

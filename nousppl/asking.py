@@ -28,7 +28,8 @@ Draws = dict[str, NDArray[np.float64]]
 FEW_LABELS = 64
 """Up to this many new levels at once their effects are remembered from question to question."""
 CHUNK = 100_000
-"""Claims that are answered at once."""
+"""Claims that are answered at once under up to ``FULL`` draws; fewer under more."""
+FULL = 200
 NUMBERS = 20_000_000
 """Likelihoods (draws x nodes x orders x claims x answers) of one question that are in memory at once."""
 
@@ -192,6 +193,17 @@ class Answers:
         mean, sd, support = (np.concatenate(column) for column in zip(*parts, strict=True))
         return mean, sd, support
 
+    def questions(self, questions: NDArray[np.int64]) -> Floats:
+        """(draws, questions) log density of the claims of each question, and of its truth where that is settled."""
+        from nousppl.inference.exact import posterior_questions
+
+        parts = []
+        for problem, layout, size in self.pieces(questions):
+            data, parameters = ready(self.blueprint, self.encoded, problem, layout, self.draws, size)
+            logs = posterior_questions(layout, self.blueprint.plan.features, data, parameters)
+            parts.append(logs[:, : problem.layout.questions].astype(np.float64))
+        return np.concatenate(parts, axis=1)
+
     def pieces(self, questions: NDArray[np.int64]) -> Iterator[tuple[Problem, Layout, int]]:
         """Chunks of the questions compiled, each with the layout and the number of claims to pad it to."""
         pieces = list(chunks(self.encoded, questions, self._chunk()))
@@ -205,7 +217,8 @@ class Answers:
 
     def _chunk(self) -> int:
         origin = self.encoded.origin
-        return CHUNK // (origin.orders if origin is not None else 1)
+        share = min(1.0, FULL / len(next(iter(self.draws.values()))))
+        return int(CHUNK * share) // (origin.orders if origin is not None else 1)
 
 
 class OneQuestion:

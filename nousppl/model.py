@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -132,7 +133,7 @@ class TrustModel:
         table = summaries.sources(blueprint, encoded, draws)
         seen = _seen(encoded) if settled else frozenset()
         kept = {"svi": result.backend} if name == "svi" else {"mcmc": result.backend}
-        return Trust(self, blueprint, draws, result.stats, table, record, seen, **kept)
+        return Trust(self, blueprint, draws, result.stats, table, record, seen, learned=weakref.ref(evidence), **kept)
 
     def default_trust(self, seed: int = 0, draws: int = 200) -> Trust:
         """A trust without a fit: draws of the priors. Every source is new to it."""

@@ -32,6 +32,8 @@ from nousppl.unfold import Unfolded, origins
 if TYPE_CHECKING:
     from os import PathLike
 
+    import xarray as xr
+
     from nousppl.padding import Mould
 
 Draws = dict[str, NDArray[np.float64]]
@@ -57,6 +59,7 @@ class Trust:
         seen: (entity, attribute) of the questions whose settled truth was learned from.
         svi: the variational state of an SVI fit, else None.
         mcmc: ``numpyro.infer.MCMC`` of a NUTS fit, else None.
+        learned: a weak reference to the evidence of the fit, see `evidence`; None where there is none.
     """
 
     model: TrustModel
@@ -68,6 +71,7 @@ class Trust:
     seen: frozenset[tuple[Any, Any]] = frozenset()
     svi: Any = None
     mcmc: Any = None
+    learned: weakref.ref[Evidence] | None = None
     _encoded: Any = field(default_factory=weakref.WeakKeyDictionary, init=False)
     _thinned: dict[int, Draws] = field(default_factory=dict, init=False)
 
@@ -122,6 +126,22 @@ class Trust:
             seen=np.array([key in self.seen for key in keys], bool),
             meta={"draws": len(next(iter(self.asked(draws).values()))), "method": self.record["method"]},
         )
+
+    def log_likelihood(self, evidence: Evidence) -> xr.DataArray:
+        """Log density of every question under every draw, for arviz: dimensions (chain, draw, question), in nats.
+
+        It is that of the claims of the question, truths and origins summed out, and where its truth is settled in the
+        evidence that of claims and truth together; ``entity`` and ``attribute`` are coordinates of ``question``.
+        """
+        answers = Answers(self.blueprint, self.encoded(evidence), self._flat, self.model.order_seed)
+        logs = answers.questions(np.arange(len(evidence.questions)))
+        shape = next(iter(self.posterior_draws.values())).shape[:2]
+        return saving.by_question(logs.reshape(*shape, -1), evidence.questions)
+
+    @property
+    def evidence(self) -> Evidence | None:
+        """What was learned from, as long as it is held elsewhere too; None for a trust read from a file."""
+        return None if self.learned is None else self.learned()
 
     def encoded(self, evidence: Evidence) -> Encoded:
         """The evidence in this trust's encoding; kept as long as the evidence lives."""
