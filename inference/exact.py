@@ -6,6 +6,7 @@ uncertainty about the sources into the belief.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -17,7 +18,7 @@ from numpy.typing import NDArray
 from nousppl.inference.backend import JAX
 from nousppl.models.layout import Layout
 from nousppl.models.one_of import Terms, by_icell, claim_logs, likelihood, over_orders, prepare
-from nousppl.models.program import Plan, base_log_mass, constants, look_log_prior, truth_logs
+from nousppl.models.program import Plan, base_log_mass, constants, look_log_prior, question_logs, truth_logs
 
 Draws = dict[str, NDArray[np.float32]]
 """``logit`` and ``log_concentration`` (draws, claims), and the other sites by name, (draws,) or (draws, size)."""
@@ -71,6 +72,18 @@ def cell_logs(layout: Layout, features: tuple[str, ...], data: dict[str, Any], d
         joint = truth_logs(JAX, layout, data, theta, likelihood(JAX, layout, data, theta).by_cell)
         evidence = JAX.logsumexp_by(joint, data["cell_question"], layout.questions)
         return joint - evidence[data["cell_question"]]
+
+    return jax.vmap(one)(draws)
+
+
+@partial(jax.jit, static_argnums=(0, 1))
+def question_log_densities(
+    layout: Layout, features: tuple[str, ...], data: dict[str, Any], draws: dict[str, Any]
+) -> jax.Array:
+    """(draws, questions) log density of each question's claims, and settled truth where there is one, by draw."""
+
+    def one(draw: dict[str, Any]) -> jax.Array:
+        return question_logs(JAX, layout, data, theta_of(features, draw, data.get("text_grid")))
 
     return jax.vmap(one)(draws)
 
@@ -158,6 +171,27 @@ def block_size(layout: Layout, draws: int, budget: int = 4_000_000) -> int:
     return int(max(1, min(draws, budget // one)))
 
 
+def blocks(layout: Layout, draws: Draws) -> Iterator[tuple[Draws, int]]:
+    """Draws in blocks of one size, the last one filled up, and how many of each count."""
+    total = len(draws["logit"])
+    step = block_size(layout, total)
+    for start in range(0, total, step):
+        index = np.minimum(np.arange(start, start + step), total - 1)
+        yield {name: value[index] for name, value in draws.items()}, min(step, total - start)
+
+
+def posterior_questions(
+    layout: Layout, features: tuple[str, ...], data: dict[str, Any], draws: Draws
+) -> NDArray[np.float32]:
+    """(draws, questions) log density of each question by draw, see `question_log_densities`."""
+    device = {name: jnp.asarray(value) for name, value in data.items()}
+    parts = [
+        np.asarray(question_log_densities(layout, features, device, part))[:kept]
+        for part, kept in blocks(layout, draws)
+    ]
+    return np.concatenate(parts)
+
+
 def posterior_cells(
     layout: Layout, features: tuple[str, ...], data: dict[str, Any], draws: Draws, with_witnesses: bool
 ) -> tuple[Any, Any]:
@@ -166,13 +200,9 @@ def posterior_cells(
     Draws are taken in blocks of one size, so that memory is bounded and one compilation serves all blocks.
     """
     total = len(draws["logit"])
-    step = block_size(layout, total)
     logs, support = [], np.zeros(layout.cells)
     device = {name: jnp.asarray(value) for name, value in data.items()}
-    for start in range(0, total, step):
-        index = np.minimum(np.arange(start, start + step), total - 1)
-        kept = min(step, total - start)
-        part = {name: value[index] for name, value in draws.items()}
+    for part, kept in blocks(layout, draws):
         if with_witnesses:
             block, fresh = witnesses(layout, features, device, part)
             support += np.asarray(fresh, np.float64)[:kept].sum(0)

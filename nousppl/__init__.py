@@ -20,12 +20,17 @@ if TYPE_CHECKING:
     from nousppl import datasets
     from nousppl.belief import Belief
     from nousppl.beliefs import Beliefs
+    from nousppl.comparison import compare
     from nousppl.evidence import Evidence
+    from nousppl.held_out import CrossValidation
+    from nousppl.in_order import prequential
     from nousppl.inference.options import NUTS, SVI
     from nousppl.model import TrustModel
     from nousppl.models.specification import Errors, Origin
+    from nousppl.power_scaling import sensitivity
     from nousppl.question import Question
     from nousppl.trust import Trust, default_trust, load, posterior
+    from nousppl.validation import cross_validate
 
     __version__: str
 
@@ -34,6 +39,7 @@ __all__ = [
     "SVI",
     "Belief",
     "Beliefs",
+    "CrossValidation",
     "Errors",
     "Evidence",
     "EvidenceError",
@@ -47,10 +53,14 @@ __all__ = [
     "QuestionError",
     "Trust",
     "TrustModel",
+    "compare",
+    "cross_validate",
     "datasets",
     "default_trust",
     "load",
     "posterior",
+    "prequential",
+    "sensitivity",
 ]
 
 _HOMES = {
@@ -58,15 +68,20 @@ _HOMES = {
     "SVI": "nousppl.inference.options",
     "Belief": "nousppl.belief",
     "Beliefs": "nousppl.beliefs",
+    "CrossValidation": "nousppl.held_out",
     "Errors": "nousppl.models.specification",
     "Evidence": "nousppl.evidence",
     "Origin": "nousppl.models.specification",
     "Question": "nousppl.question",
     "Trust": "nousppl.trust",
     "TrustModel": "nousppl.model",
+    "compare": "nousppl.comparison",
+    "cross_validate": "nousppl.validation",
     "default_trust": "nousppl.trust",
     "load": "nousppl.trust",
     "posterior": "nousppl.trust",
+    "prequential": "nousppl.in_order",
+    "sensitivity": "nousppl.power_scaling",
 }
 
 

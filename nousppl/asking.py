@@ -15,7 +15,7 @@ from nousppl.blueprint import Blueprint, confusion_index
 from nousppl.compile import Problem, compile_problem, node_grid
 from nousppl.encode import Encoded
 from nousppl.models.hierarchy import Design
-from nousppl.padding import ladder, pad, pad_last, rounded
+from nousppl.padding import Mould, ladder, pad, pad_last
 from nousppl.ragged import mix, uniform
 from nousppl.unfold import Logs
 
@@ -30,7 +30,8 @@ FEW_LABELS = 64
 FEW_SOURCES = 16
 """Effects by source are padded to those of at least so many, so that small questions share compiled code."""
 CHUNK = 100_000
-"""Claims that are answered at once."""
+"""Claims that are answered at once under up to ``FULL`` draws; fewer under more."""
+FULL = 200
 NUMBERS = 20_000_000
 """Likelihoods (draws x nodes x orders x claims x answers) of one question that are in memory at once."""
 
@@ -206,10 +207,15 @@ def chunks(encoded: Encoded, questions: NDArray[np.int64], size: int = CHUNK) ->
 
 
 class Answers:
-    """Posterior of the cells of many questions, chunk after chunk."""
+    """Posterior of the cells of many questions, chunk after chunk.
 
-    def __init__(self, blueprint: Blueprint, encoded: Encoded, draws: Draws, seed: int) -> None:
-        self.blueprint, self.encoded, self.draws, self.seed = blueprint, encoded, draws, seed
+    Chunks are padded to common sizes; one alone is not, unless a mould is given that later calls use too.
+    """
+
+    def __init__(
+        self, blueprint: Blueprint, encoded: Encoded, draws: Draws, seed: int, mould: Mould | None = None
+    ) -> None:
+        self.blueprint, self.encoded, self.draws, self.seed, self.mould = blueprint, encoded, draws, seed, mould
 
     def cells(self, questions: NDArray[np.int64]) -> tuple[Floats, Floats, Floats]:
         """Mean probability, its standard deviation over draws, and fresh witnesses, of all cells of the questions in
@@ -217,25 +223,40 @@ class Answers:
         from nousppl.inference.exact import posterior_cells
 
         parts = []
-        pieces = list(chunks(self.encoded, questions, self._chunk()))
-        for piece in pieces:
-            problem = compile_problem(self.encoded, piece, self.seed)
-            layout = problem.layout if len(pieces) == 1 else rounded([problem.layout])
-            size = (
-                len(problem.claims)
-                if len(pieces) == 1
-                else rounded([problem.layout._replace(slots=len(problem.claims))]).slots
-            )
-            data, parameters = ready(self.blueprint, self.encoded, problem, layout, self.draws, max(size, 1))
+        for problem, layout, size in self.pieces(questions):
+            data, parameters = ready(self.blueprint, self.encoded, problem, layout, self.draws, size)
             logs, support = posterior_cells(layout, self.blueprint.plan.features, data, parameters, True)
             kept = np.exp(np.asarray(logs[:, : problem.layout.cells], np.float64))
             parts.append((kept.mean(0), kept.std(0), support[: problem.layout.cells]))
         mean, sd, support = (np.concatenate(column) for column in zip(*parts, strict=True))
         return mean, sd, support
 
+    def questions(self, questions: NDArray[np.int64]) -> Floats:
+        """(draws, questions) log density of the claims of each question, and of its truth where that is settled."""
+        from nousppl.inference.exact import posterior_questions
+
+        parts = []
+        for problem, layout, size in self.pieces(questions):
+            data, parameters = ready(self.blueprint, self.encoded, problem, layout, self.draws, size)
+            logs = posterior_questions(layout, self.blueprint.plan.features, data, parameters)
+            parts.append(logs[:, : problem.layout.questions].astype(np.float64))
+        return np.concatenate(parts, axis=1)
+
+    def pieces(self, questions: NDArray[np.int64]) -> Iterator[tuple[Problem, Layout, int]]:
+        """Chunks of the questions compiled, each with the layout and the number of claims to pad it to."""
+        pieces = list(chunks(self.encoded, questions, self._chunk()))
+        mould = self.mould if self.mould is not None or len(pieces) == 1 else Mould(room=1.0)
+        for piece in pieces:
+            problem = compile_problem(self.encoded, piece, self.seed)
+            if mould is None:
+                yield problem, problem.layout, max(len(problem.claims), 1)
+            else:
+                yield problem, *mould.hold(problem.layout, max(len(problem.claims), 1))
+
     def _chunk(self) -> int:
         origin = self.encoded.origin
-        return CHUNK // (origin.orders if origin is not None else 1)
+        share = min(1.0, FULL / len(next(iter(self.draws.values()))))
+        return int(CHUNK * share) // (origin.orders if origin is not None else 1)
 
 
 class OneQuestion:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from nousppl import arviz_bridge
 from nousppl.value_text import show
 
 if TYPE_CHECKING:
@@ -17,11 +18,7 @@ if TYPE_CHECKING:
 
 def container(beliefs: Beliefs, settled: pd.DataFrame | None, draws: int, seed: int) -> Any:
     """See :meth:`nousppl.beliefs.Beliefs.to_arviz`."""
-    import arviz as az
-    import xarray as xr
-
-    groups: dict[str, Any] = _groups(beliefs, settled, draws, seed)
-    return az.InferenceData(**groups) if hasattr(az, "InferenceData") else xr.DataTree.from_dict(groups)
+    return arviz_bridge.container(_groups(beliefs, settled, draws, seed))
 
 
 def _groups(beliefs: Beliefs, settled: pd.DataFrame | None, draws: int, seed: int) -> dict[str, xr.Dataset]:

@@ -228,6 +228,30 @@ class Evidence:
     def _question_codes(self) -> NDArray[np.int64]:
         return np.sort(pd.unique(np.concatenate([self._record.claims.question, self._record.facts.question])))
 
+    def hide(self, questions: ArrayLike) -> Evidence:
+        """As if nothing were settled of these questions, given by their rows in `questions`; their claims stay.
+
+        A question that has no claim is gone with its facts, and so are the answers that only those facts name.
+        """
+        codes = self._question_codes[np.asarray(questions, dtype=np.int64)]
+        kept = ~np.isin(self._record.facts.question, codes)
+        note = Note("settled", "settled facts hidden by hide()", int((~kept).sum()))
+        return self._with(self._record.take(np.arange(len(self)), np.flatnonzero(kept)), note)
+
+    def each_by(self, claims_by: ArrayLike, settled_before: ArrayLike) -> Evidence:
+        """Each question as it was known at a time of its own, on the scale of `as_time`.
+
+        Args:
+            claims_by: (questions,) claims with known_at <= this stay; NaN for none.
+            settled_before: (questions,) settled facts with known_at < this stay; NaN for none.
+        """
+        by, before = np.asarray(claims_by, dtype=np.float64), np.asarray(settled_before, dtype=np.float64)
+        claims, facts = self._record.claims, self._record.facts
+        kept = claims.known_at <= by[np.searchsorted(self._question_codes, claims.question)]
+        settled = facts.known_at < before[np.searchsorted(self._question_codes, facts.question)]
+        note = Note("claims", "left aside by each_by(): not known by the time of their question", int((~kept).sum()))
+        return self._with(self._record.take(np.flatnonzero(kept), np.flatnonzero(settled)), note)
+
     def before(self, time: object) -> Evidence:
         """What was known before a time: claims and settled facts with known_at (else time) < `time`.
 

@@ -8,12 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nousppl.blueprint import Blueprint, centring, confusion_index, design_arrays
-from nousppl.compile import Problem, compile_problem
+from nousppl.compile import Problem, compile_problem, node_grid
 from nousppl.encode import Encoded
 from nousppl.errors import InferenceError
 from nousppl.inference.options import NUTS, SVI
 from nousppl.inference.result import Fit
-from nousppl.padding import pad, pad_last, rounded
+from nousppl.padding import Mould, pad, pad_last, rounded
 from nousppl.ragged import ranges
 from nousppl.text import grid_of
 
@@ -69,14 +69,18 @@ def shared_arrays(
 
 
 def batched(
-    blueprint: Blueprint, encoded: Encoded, problems: list[Problem]
+    blueprint: Blueprint, encoded: Encoded, problems: list[Problem], mould: Mould | None = None
 ) -> tuple[Any, dict[str, Any], dict[str, Any]]:
-    """Layout, shared arrays and stacked arrays of the batches of a fit."""
+    """Layout, shared arrays and stacked arrays of the batches of a fit; with a mould, all padded to its sizes."""
     everything = np.concatenate([p.claims for p in problems])
     widest = max(problems, key=lambda p: p.layout.nodes)
     shared = shared_arrays(blueprint, encoded, widest, everything)
     layout = problems[0].layout if len(problems) == 1 else rounded([p.layout for p in problems])
     most = max(len(p.claims) for p in problems)
+    if mould is not None:
+        layout, most = mould.hold(layout, most)
+        if layout.nodes > widest.layout.nodes:
+            shared["nodes"], shared["node_log_weights"] = node_grid(layout.nodes)
     parts = []
     for problem in problems:
         data = pad(problem, layout) | designs(blueprint, encoded, problem.claims)
@@ -109,9 +113,15 @@ def with_text_grid(blueprint: Blueprint, problems: list[Problem]) -> Blueprint:
 
 
 def fit(
-    blueprint: Blueprint, encoded: Encoded, method: SVI | NUTS, learn_from: str, seed: int, progress: Any
+    blueprint: Blueprint,
+    encoded: Encoded,
+    method: SVI | NUTS,
+    learn_from: str,
+    seed: int,
+    progress: Any,
+    mould: Mould | None = None,
 ) -> tuple[Blueprint, Fit, int]:
-    """Fit the parameters.
+    """Fit the parameters; with a mould, code compiled for one fit serves the next one of about the same size.
 
     Returns:
         the blueprint completed by what the fit learned about texts, the fit, and the number of settled truths it
@@ -123,7 +133,7 @@ def fit(
     if not sum(len(p.claims) for p in problems):
         raise InferenceError("there are no claims to learn from")
     blueprint = with_text_grid(blueprint, problems)
-    layout, shared, stacked = batched(blueprint, encoded, problems)
+    layout, shared, stacked = batched(blueprint, encoded, problems, mould)
     settled = int((encoded.settled_cell[questions] >= 0).sum())
     if isinstance(method, NUTS):
         from nousppl.inference import nuts

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from nousppl.generate import Truth
+    from nousppl.padding import Mould
     from nousppl.trust import Trust
 
 Draws = dict[str, NDArray[np.float64]]
@@ -98,16 +100,26 @@ class TrustModel:
             ModelError: the evidence does not fit the model.
             InferenceError: the fit cannot be made.
         """
+        return self._fit(evidence, options_of(method), seed, learn_from, progress)
+
+    def _fit(
+        self,
+        evidence: Evidence,
+        options: SVI | NUTS,
+        seed: int,
+        learn_from: str | None,
+        progress: Any = False,
+        mould: Mould | None = None,
+    ) -> Trust:
         from nousppl.trust import Trust
 
-        options = _options(method)
         settled_questions = _settled_questions(evidence)
         if learn_from is None:
             learn_from = "settled" if len(settled_questions) >= ENOUGH else "all"
         blueprint = draw_up(self, evidence, settled_questions if learn_from == "settled" else None)
         encoded = blueprint.encode(evidence)
         with summaries.reporter(progress) as report:
-            blueprint, result, settled = fitting.fit(blueprint, encoded, options, learn_from, seed, report)
+            blueprint, result, settled = fitting.fit(blueprint, encoded, options, learn_from, seed, report, mould)
         draws = fitting.natural_effects(blueprint, encoded, result.draws, learn_from)
         name = type(options).__name__.lower()
         record = {
@@ -123,7 +135,7 @@ class TrustModel:
         table = summaries.sources(blueprint, encoded, draws)
         seen = _seen(encoded) if settled else frozenset()
         kept = {"svi": result.backend} if name == "svi" else {"mcmc": result.backend}
-        return Trust(self, blueprint, draws, result.stats, table, record, seen, **kept)
+        return Trust(self, blueprint, draws, result.stats, table, record, seen, learned=weakref.ref(evidence), **kept)
 
     def default_trust(self, seed: int = 0, draws: int = 200) -> Trust:
         """A trust without a fit: draws of the priors. Every source is new to it."""
@@ -175,7 +187,12 @@ def _settled_questions(evidence: Evidence) -> NDArray[np.int64]:
     return np.unique(coded.settled_question[~coded.settled_rejected]).astype(np.int64)
 
 
-def _options(method: str | SVI | NUTS) -> SVI | NUTS:
+def options_of(method: str | SVI | NUTS) -> SVI | NUTS:
+    """The options of a method given by name or with its options.
+
+    Raises:
+        InferenceError: there is no such method.
+    """
     if isinstance(method, SVI | NUTS):
         return method
     if method not in ("svi", "nuts"):

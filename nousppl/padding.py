@@ -122,6 +122,29 @@ def rounded(layouts: list[Layout]) -> Layout:
     )
 
 
+class Mould:
+    """Sizes that several fits or calls in a row are padded to, so that they share compiled code; they only grow.
+
+    Args:
+        room: how much larger it is made than what it is made for, so that what comes next fits too.
+    """
+
+    def __init__(self, room: float = 1.125) -> None:
+        self._room = room
+        self._held: dict[tuple[bool, bool], tuple[Layout, int]] = {}
+
+    def hold(self, layout: Layout, claims: int) -> tuple[Layout, int]:
+        """The layout and the number of claims to pad to, large enough for these and for all before."""
+        # The arrays of blocks are there or not; no padding makes up for that.
+        key = (layout.slot_blocks > 0, layout.entry_blocks > 0)
+        held, most = self._held.get(key, (None, 0))
+        if held is None or rounded([held, layout]) != held:
+            wide = layout._replace(**{name: int(getattr(layout, name) * self._room) for name in SIZES})  # type: ignore[arg-type]
+            held = rounded([wide if held is None else held, wide])
+        self._held[key] = held, most if claims <= most else _round_up(int(claims * self._room))
+        return self._held[key]
+
+
 def _round_up(size: int) -> int:
     if size <= 8:
         return 8 if size else 0

@@ -14,8 +14,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 import xarray as xr
+from numpy.typing import NDArray
 
 from nousppl.affinity import Affinities
+from nousppl.arviz_bridge import container
 from nousppl.blueprint import Blueprint, assemble
 from nousppl.encode import Domains
 from nousppl.errors import FileError, NousError
@@ -23,6 +25,7 @@ from nousppl.model import TrustModel
 from nousppl.models.hierarchy import Encoding
 from nousppl.models.priors import Prior
 from nousppl.models.specification import Errors, Origin
+from nousppl.value_text import show
 
 if TYPE_CHECKING:
     from nousppl.trust import Trust
@@ -38,7 +41,7 @@ def datasets(trust: Trust) -> dict[str, xr.Dataset]:
     posterior = xr.Dataset(coords=_coordinates(trust))
     for name, value in trust.posterior_draws.items():
         dims = ("chain", "draw", *_dimension(trust.blueprint, name)[: value.ndim - 2])
-        posterior[_quoted(name)] = (dims, value)
+        posterior[quoted(name)] = (dims, value)
     out = {"posterior": posterior}
     if trust.sample_stats:
         stats = {name: np.atleast_2d(value) for name, value in trust.sample_stats.items()}
@@ -52,12 +55,20 @@ def datasets(trust: Trust) -> dict[str, xr.Dataset]:
 
 def to_arviz(trust: Trust) -> Any:
     """The datasets as the installed arviz holds them."""
-    import arviz
+    return container(datasets(trust))
 
-    groups = datasets(trust)
-    if hasattr(arviz, "InferenceData"):
-        return arviz.InferenceData(**groups)  # type: ignore[arg-type]
-    return xr.DataTree.from_dict({f"/{name}": data for name, data in groups.items()})
+
+def by_question(values: NDArray[np.float64], questions: pd.DataFrame) -> xr.DataArray:
+    """(chain, draw, question) values with the names of the questions."""
+    names = [f"{show(e)} · {show(a)}" for e, a in questions[["entity", "attribute"]].itertuples(index=False)]
+    coords = {
+        "chain": np.arange(values.shape[0]),
+        "draw": np.arange(values.shape[1]),
+        "question": names,
+        "entity": ("question", questions["entity"].to_numpy(object)),
+        "attribute": ("question", questions["attribute"].to_numpy(object)),
+    }
+    return xr.DataArray(values, coords, ("chain", "draw", "question"), "questions")
 
 
 def _coordinates(trust: Trust) -> dict[str, Any]:
@@ -95,15 +106,15 @@ def _dimension(blueprint: Blueprint, name: str) -> tuple[str, ...]:
         return ("pair",)
     part, _, term = name.partition("_")
     if "|" in term:
-        group = _quoted(term.partition("|")[2])
+        group = quoted(term.partition("|")[2])
         levels = blueprint.reliability.levels.get(term)
         # Both formulas see the same claims, so a group has the same levels in both.
         same = blueprint.freshness is None or levels is None or blueprint.freshness.levels.get(term, levels) == levels
         return (group if same else f"{part} {group}",)
-    return (f"{_quoted(name)}_dim",)
+    return (f"{quoted(name)}_dim",)
 
 
-def _quoted(name: str) -> str:
+def quoted(name: str) -> str:
     """netCDF names hold no slash."""
     return name.replace("%", "%25").replace("/", "%2F")
 
@@ -230,7 +241,7 @@ def _restore(tree: Any) -> Trust:
     affinity = _affinity(saved.get("affinity"))
     blueprint = assemble(model, reliability, encodings["freshness"], encodings["bias"], domains, grid, affinity)
     posterior = tree["posterior"].to_dataset()
-    draws = {name: np.asarray(posterior[_quoted(name)].values, np.float64) for name in saved["sites"]}
+    draws = {name: np.asarray(posterior[quoted(name)].values, np.float64) for name in saved["sites"]}
     stats: dict[str, Any] = {}
     if "sample_stats" in tree.children:
         stats = {str(n): v.values for n, v in tree["sample_stats"].to_dataset().data_vars.items()}

@@ -32,6 +32,10 @@ from nousppl.unfold import Unfolded, origins
 if TYPE_CHECKING:
     from os import PathLike
 
+    import xarray as xr
+
+    from nousppl.padding import Mould
+
 Draws = dict[str, NDArray[np.float64]]
 
 WORK = 50_000_000
@@ -55,6 +59,7 @@ class Trust:
         seen: (entity, attribute) of the questions whose settled truth was learned from.
         svi: the variational state of an SVI fit, else None.
         mcmc: ``numpyro.infer.MCMC`` of a NUTS fit, else None.
+        learned: a weak reference to the evidence of the fit, see `evidence`; None where there is none.
     """
 
     model: TrustModel
@@ -66,6 +71,7 @@ class Trust:
     seen: frozenset[tuple[Any, Any]] = frozenset()
     svi: Any = None
     mcmc: Any = None
+    learned: weakref.ref[Evidence] | None = None
     _encoded: Any = field(default_factory=weakref.WeakKeyDictionary, init=False)
     _thinned: dict[int, Draws] = field(default_factory=dict, init=False)
 
@@ -98,11 +104,12 @@ class Trust:
             known_by: use only claims and settled facts that were known by this time.
             draws: number of draws of the parameters to average over; default all, at most 200.
         """
-        if known_by is not None:
-            evidence = evidence.known_by(known_by)
+        return self._posteriors(evidence if known_by is None else evidence.known_by(known_by), draws)
+
+    def _posteriors(self, evidence: Evidence, draws: int | None = None, mould: Mould | None = None) -> Beliefs:
         encoded = self.encoded(evidence)
         index = np.arange(len(evidence.questions))
-        answers = Answers(self.blueprint, encoded, self.asked(draws), self.model.order_seed)
+        answers = Answers(self.blueprint, encoded, self.asked(draws), self.model.order_seed, mould)
         mean, sd, support = answers.cells(index)
         cells, questions = encoded.cells, evidence.questions
         keys = zip(questions["entity"], questions["attribute"], strict=True)
@@ -119,6 +126,22 @@ class Trust:
             seen=np.array([key in self.seen for key in keys], bool),
             meta={"draws": len(next(iter(self.asked(draws).values()))), "method": self.record["method"]},
         )
+
+    def log_likelihood(self, evidence: Evidence) -> xr.DataArray:
+        """Log density of every question under every draw, for arviz: dimensions (chain, draw, question), in nats.
+
+        It is that of the claims of the question, truths and origins summed out, and where its truth is settled in the
+        evidence that of claims and truth together; ``entity`` and ``attribute`` are coordinates of ``question``.
+        """
+        answers = Answers(self.blueprint, self.encoded(evidence), self._flat, self.model.order_seed)
+        logs = answers.questions(np.arange(len(evidence.questions)))
+        shape = next(iter(self.posterior_draws.values())).shape[:2]
+        return saving.by_question(logs.reshape(*shape, -1), evidence.questions)
+
+    @property
+    def evidence(self) -> Evidence | None:
+        """What was learned from, as long as it is held elsewhere too; None for a trust read from a file."""
+        return None if self.learned is None else self.learned()
 
     def encoded(self, evidence: Evidence) -> Encoded:
         """The evidence in this trust's encoding; kept as long as the evidence lives."""

@@ -15,15 +15,15 @@ LONGEST_MODULE = 400
 # Lowest first. A module imports its own layer and lower ones only.
 LAYERS = {
     "errors": "errors",
-    "tools": "calibration coded ragged value_text _keys _lineage _report _writing",
-    "evidence": "tables evidence question _files _notes _reading _record _settling _soft _sources _times _values",
+    "tools": "arviz_bridge calibration coded ragged value_text _keys _lineage _report _writing",
+    "evidence": "tables evidence folds question _files _notes _reading _record _settling _soft _sources _times _values",
     "models": "models.*",
     "compile": "affinity encode blueprint slots listed text compile padding simulate unfold",
     "inference": "inference.*",
-    "fit": "asking densify fitting kin summaries",
-    "belief": "belief beliefs beliefs_arviz beliefs_files display echoes plotting",
+    "fit": "asking densify fitting kin summaries updating",
+    "belief": "belief beliefs beliefs_arviz beliefs_files display echoes held_out plotting",
     "trust": "generate model saving trust",
-    "use": "config datasets report",
+    "use": "comparison config datasets in_order power_scaling report validation",
     "command line": "cli console demo",
     "names": "__init__",
 }

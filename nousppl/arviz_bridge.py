@@ -1,0 +1,106 @@
+"""What is taken from arviz, under 0.x (``InferenceData``) and 1.x (``DataTree``) alike.
+
+The version decides which; asking arviz 1.x for a name of 0.x gives a warning.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from importlib.metadata import version
+from typing import Any, NamedTuple
+
+import numpy as np
+import xarray as xr
+from numpy.typing import NDArray
+
+DELTA = 0.01
+"""Powers 1 / (1 + DELTA) and 1 + DELTA are what the sensitivity is the difference of."""
+
+
+class Loo(NamedTuple):
+    """Leave-one-out cross-validation of Q data points by Pareto-smoothed importance sampling (Vehtari et al. 2017)."""
+
+    elpd: NDArray[np.float64]
+    """(Q,) expected log predictive density of each point, in nats."""
+    parameters: float
+    """Effective number of parameters."""
+    pareto_k: NDArray[np.float64]
+    """(Q,) shape of the tail of the importance ratios."""
+    good_k: float
+    """Largest shape at which the estimate can be trusted with this many draws."""
+    raw: Any
+    """arviz's own object."""
+
+
+def first_line() -> bool:
+    """Whether the installed arviz is of the line 0.x."""
+    return int(version("arviz").partition(".")[0]) < 1
+
+
+def container(groups: Mapping[str, xr.Dataset]) -> Any:
+    """The groups as the installed arviz holds them."""
+    if first_line():
+        import arviz
+
+        return arviz.InferenceData(**groups)  # type: ignore[arg-type]
+    return xr.DataTree.from_dict({f"/{name}": data for name, data in groups.items()})
+
+
+def loo(log_likelihood: xr.DataArray, posterior: xr.Dataset) -> Loo:
+    """Leave one question out at a time.
+
+    Args:
+        log_likelihood: (chain, draw, question).
+        posterior: the draws, by which their efficiency is judged where there are several chains.
+    """
+    import arviz
+
+    data = container({"posterior": posterior, "log_likelihood": log_likelihood.to_dataset(name="questions")})
+    with warnings.catch_warnings():
+        # Large shapes are given back and told by whoever asked.
+        warnings.filterwarnings("ignore", "Estimated shape parameter of Pareto distribution")
+        raw = arviz.loo(data, pointwise=True)
+    elpd, parameters = (raw.loo_i, raw.p_loo) if first_line() else (raw.elpd_i, raw.p)
+    return Loo(np.asarray(elpd), float(parameters), np.asarray(raw.pareto_k), float(raw.good_k), raw)
+
+
+def stacking_weights(candidates: Mapping[str, Loo]) -> dict[str, float]:
+    """Weights of the mixture of predictions that would predict best (Yao et al. 2018)."""
+    import arviz
+
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Estimated shape parameter of Pareto distribution")
+        # arviz 0.23 uses what pandas 3.1 deprecates.
+        warnings.filterwarnings("ignore", "The inplace keyword in DataFrame.sort_values")
+        table = arviz.compare({name: one.raw for name, one in candidates.items()}, method="stacking")
+    return {name: float(table.loc[name, "weight"]) for name in candidates}
+
+
+def power_sensitivity(
+    posterior: xr.Dataset,
+    log_prior: xr.Dataset,
+    log_likelihood: xr.DataArray,
+    component: str,
+    names: Sequence[str] | None = None,
+) -> xr.Dataset:
+    """How fast the posterior of each variable moves when the prior or the likelihood is raised to a power: the
+    sensitivity of Kallioinen et al. (2024), from a cumulative Jensen-Shannon distance.
+
+    Args:
+        posterior: (chain, draw, ...) variables.
+        log_prior: (chain, draw) log prior densities.
+        log_likelihood: (chain, draw) log likelihood.
+        component: "prior" or "likelihood".
+        names: variables of ``log_prior`` that are powered together; default all.
+    """
+    import arviz
+
+    chosen = log_prior if names is None else log_prior[list(names)]
+    likelihood = log_likelihood.to_dataset(name="questions")
+    data = container({"posterior": posterior, "log_prior": chosen, "log_likelihood": likelihood})
+    if first_line():
+        return arviz.psens(data, component=component, delta=DELTA)
+    return arviz.psense(  # type: ignore[attr-defined]
+        data, group=component, alphas=(1 / (1 + DELTA), 1 + DELTA)
+    )

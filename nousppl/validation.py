@@ -1,0 +1,158 @@
+"""Cross-validation over settled questions: hide their truth, fit on the rest, ask, compare with what was hidden."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from nousppl.beliefs import Beliefs
+from nousppl.errors import ModelError
+from nousppl.evidence import Evidence
+from nousppl.folds import assign, groups_of, settled_questions
+from nousppl.held_out import KEYS, CrossValidation, join, pick, result
+from nousppl.inference.options import NUTS, SVI
+from nousppl.model import TrustModel, options_of
+from nousppl.padding import Mould
+from nousppl.trust import Trust
+
+Ints = NDArray[np.int64]
+Forecaster = Callable[[Evidence, int], Beliefs]
+"""Anything that forms beliefs: gets an evidence (claims, and the settled facts that may be used) and a seed, and gives
+beliefs about all its questions."""
+
+
+class Contestant:
+    """A model or a forecaster as cross-validation uses it: fit on an evidence, then ask about another."""
+
+    def __init__(
+        self, model: TrustModel | Forecaster, method: str | SVI | NUTS, seed: int, learn_from: str | None
+    ) -> None:
+        if not isinstance(model, TrustModel) and not callable(model):
+            raise ModelError(
+                f"model={model!r}: allowed are a TrustModel, or a function of (evidence, seed) that gives Beliefs"
+            )
+        self.model, self.seed, self.learn_from = model, seed, learn_from
+        self.options = options_of(method)
+        # Folds have about the same size: code that is compiled for one of them serves the others.
+        self.fits, self.asks = Mould(), Mould()
+
+    def fit(self, learned: Evidence) -> Trust | None:
+        """The trust of a model; None for a forecaster, which has to see the questions."""
+        if not isinstance(self.model, TrustModel):
+            return None
+        return self.model._fit(learned, self.options, self.seed, self.learn_from, mould=self.fits)
+
+    def ask(self, trust: Trust | None, evidence: Evidence, wanted: pd.DataFrame) -> Beliefs:
+        """Beliefs about the wanted questions of an evidence."""
+        if trust is not None:
+            return pick(trust._posteriors(evidence, mould=self.asks), wanted, "trust")
+        assert not isinstance(self.model, TrustModel)
+        beliefs = self.model(evidence, self.seed)
+        if not isinstance(beliefs, Beliefs):
+            raise ModelError(
+                f"model={self.model!r} gave {type(beliefs).__name__}; allowed are Beliefs, "
+                "which Beliefs.from_frame makes"
+            )
+        return pick(beliefs, wanted, f"model={self.model!r}")
+
+    @property
+    def name(self) -> str:
+        """What it is, for the record."""
+        return (
+            repr(self.model)
+            if isinstance(self.model, TrustModel)
+            else getattr(self.model, "__name__", repr(self.model))
+        )
+
+
+def cross_validate(
+    model: TrustModel | Forecaster,
+    evidence: Evidence,
+    folds: int = 5,
+    by: str = "question",
+    method: str | SVI | NUTS = "svi",
+    seed: int = 0,
+    learn_from: str | None = None,
+    progress: bool = False,
+) -> CrossValidation:
+    """Hold out the settled questions fold by fold: what is settled of them is hidden, the rest is learned from.
+
+    Nothing that is settled of a held-out question (rejections too) is in the evidence that is fitted or asked; its
+    claims stay, and are learned from as those of any unsettled question where ``learn_from="all"``.
+
+    Args:
+        model: a ``TrustModel``, or a function of (evidence, seed) that gives ``Beliefs`` about the questions of that
+            evidence, so that baselines and other packages are scored in the very same way.
+        evidence: claims and settled facts.
+        folds: number of folds.
+        by: what is held out together: "question", "entity", "attribute", or a column of claims or sources that is
+            constant within each question, such as a date.
+        method: as in ``TrustModel.fit``, and so are ``seed`` (of the folds too) and ``learn_from``.
+        seed: of the folds and of everything random in the fits. The fold of a question depends on the seed and its
+            group alone.
+        learn_from: "settled" or "all"; by default as many truths as are left in a fold decide.
+        progress: True writes a line a fold to stderr.
+
+    Raises:
+        EvidenceError: nothing can be held out, or ``by`` cannot be used.
+        ModelError: the evidence does not fit the model.
+        InferenceError: a fit cannot be made.
+        QuestionError: a function gave no belief about a held-out question.
+    """
+    contestant = Contestant(model, method, seed, learn_from)
+    asked, unasked = settled_questions(evidence)
+    fold = assign(groups_of(evidence, asked, by), folds, seed)
+    parts, rows = [], []
+    for number in np.unique(fold):
+        wanted = asked[fold == number]
+        began = time.perf_counter()
+        learned = evidence.hide(wanted)
+        trust = contestant.fit(learned)
+        keys = evidence.coded.questions.iloc[wanted].reset_index(drop=True)
+        parts.append(contestant.ask(trust, learned if trust is None else learned.subset(rows_of(learned, keys)), keys))
+        rows.append({"fold": int(number), **row_of(trust, learned, len(wanted), began)})
+        show(progress, "fold", rows[-1])
+    order = np.argsort(np.concatenate([asked[fold == number] for number in np.unique(fold)]))
+    beliefs = join(parts)
+    beliefs = pick(beliefs, beliefs.questions.iloc[order], "beliefs")
+    table = beliefs.questions.assign(fold=fold)
+    record = {"kind": "folds", "by": by, "seed": seed, "model": contestant.name, "unasked": unasked}
+    return result(beliefs, truths(evidence, beliefs.questions), table, rows, record)
+
+
+def rows_of(evidence: Evidence, keys: pd.DataFrame) -> Ints:
+    """Rows in ``evidence.questions`` of some questions, all of which are there."""
+    index = pd.MultiIndex.from_frame(evidence.coded.questions[KEYS])
+    return index.get_indexer(pd.MultiIndex.from_frame(keys[KEYS])).astype(np.int64)
+
+
+def truths(evidence: Evidence, questions: pd.DataFrame) -> pd.DataFrame:
+    """Settled truths of some questions, as the evidence shows them."""
+    coded, settled = evidence.coded, evidence.settled
+    wanted = np.isin(coded.settled_question, rows_of(evidence, questions)) & ~coded.settled_rejected
+    return settled[wanted].reset_index(drop=True)
+
+
+def row_of(trust: Trust | None, learned: Evidence, n: int, began: float) -> dict[str, Any]:
+    """What ``by_fold`` says of one fit."""
+    coded = learned.coded
+    known = len(np.unique(coded.settled_question[~coded.settled_rejected]))
+    return {
+        "n": n,
+        "learned": known,
+        "seconds": time.perf_counter() - began,
+        "converged": None if trust is None else bool(trust.record["converged"]),
+        "status": "" if trust is None else trust.status,
+    }
+
+
+def show(progress: bool, what: str, row: dict[str, Any]) -> None:
+    """One line on stderr about a fold or window, where progress is wanted."""
+    if progress:
+        sys.stderr.write(f"{what} {row['fold']}: {row['n']} questions in {row['seconds']:.1f} s; {row['status']}\n")
