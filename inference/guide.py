@@ -44,6 +44,22 @@ def initial(plan: Plan, pack: Packing, scale: float = 0.02) -> State:
     )
 
 
+def moments(plan: Plan, pack: Packing, known: dict[str, tuple[NDArray[np.float64], NDArray[np.float64]]]) -> State:
+    """A state with these means and standard deviations of the unconstrained parameters, by the name of their slot;
+    those not given are as in `initial`, with a spread of 0.1."""
+    mean = np.array(initial(plan, pack).mean, np.float64)
+    scale = np.full(pack.size, 0.1)
+    for slot in pack.slots:
+        if slot.name in known:
+            mean[slot.start : slot.start + slot.size], scale[slot.start : slot.start + slot.size] = known[slot.name]
+    log_scale = np.log(scale)
+    return State(
+        jnp.asarray(mean, float),
+        jnp.asarray(np.diag(log_scale[: pack.full]), float),
+        jnp.asarray(log_scale[pack.full :], float),
+    )
+
+
 def _start(family: str, parameters: dict[str, float]) -> float:
     if family == "HalfNormal":
         return float(np.log(0.6 * parameters["scale"]))

@@ -41,10 +41,22 @@ CLIMB_RATE = 3.0
 LOWERINGS = 2
 """How often the step size is lowered before the fit counts as settled."""
 
+LOWERED = 0.2
+
 Progress = Callable[[int, float], None]
 """Called after each block with the number of steps taken and the mean loss."""
 Batches = tuple[dict[str, Any], dict[str, Any]]
 """Arrays that all batches share, and arrays with a leading axis of batches."""
+
+
+class Start(NamedTuple):
+    """Where a fit goes on from, in place of the priors."""
+
+    state: State
+    lowered: int = 0
+    """How often the step size counts as lowered already."""
+    still: tuple[str, ...] = ()
+    """Sites that stay as they are, their raw effects under the name of the site with ``_raw``."""
 
 
 class Schedule(NamedTuple):
@@ -57,7 +69,14 @@ class Schedule(NamedTuple):
 
 
 def fit(
-    plan: Plan, layout: Layout, batches: Batches, options: SVI, seed: int, from_vote: bool, progress: Progress | None
+    plan: Plan,
+    layout: Layout,
+    batches: Batches,
+    options: SVI,
+    seed: int,
+    from_vote: bool,
+    progress: Progress | None,
+    start: Start | None = None,
 ) -> Fit:
     """Fit by SVI.
 
@@ -69,6 +88,7 @@ def fit(
         seed: of the noise and of the draws.
         from_vote: spend the first blocks on the bound in which unsettled truths follow the votes.
         progress: told the loss after each block.
+        start: where to go on from; None starts at the priors' medians, with steps that only move the means.
 
     Raises:
         InferenceError: the loss is not finite from the start, or soon after.
@@ -76,13 +96,14 @@ def fit(
     pack = packing(plan, options.full_size)
     own = options.optim is not None
     optim = optax.chain(options.optim, optax.scale(-1.0)) if own else ADAM
-    run = block_runner(Frozen(plan), layout, pack, optim, options.samples)
-    state = initial(plan, pack)
+    run = block_runner(Frozen(plan), layout, pack, optim, options.samples, start.still if start else ())
+    state = start.state if start else initial(plan, pack)
     inner = optim.init(state)
     generator = np.random.default_rng(seed)
-    schedule = Schedule(1.0 if own else options.learning_rate, np.inf, 0, 0)
-    voted = VOTE_BLOCKS if from_vote else 0
-    ascent = voted + CLIMB_BLOCKS
+    lowered = start.lowered if start else 0
+    schedule = Schedule((1.0 if own else options.learning_rate) * LOWERED**lowered, np.inf, 0, lowered)
+    voted = VOTE_BLOCKS if from_vote and not start else 0
+    ascent = 0 if start else voted + CLIMB_BLOCKS
     shared = jax.tree.map(jnp.asarray, batches[0])
     split = jax.tree.map(jnp.asarray, batches[1])
     count = len(jax.tree.leaves(split)[0])
@@ -94,10 +115,8 @@ def fit(
         climbing = taken < ascent * BLOCK
         shared["at_vote"] = jnp.asarray(1.0 if taken < voted * BLOCK else 0.0)
         shared["spread"] = jnp.asarray(0.0 if climbing else 1.0)
-        rate = schedule.rate * (CLIMB_RATE if climbing else 1.0)
-        state, inner, latest, block = run(
-            state, inner, jnp.asarray(noise), jnp.asarray(index), shared, split, jnp.asarray(rate)
-        )
+        rate = jnp.asarray(schedule.rate * (CLIMB_RATE if climbing else 1.0))
+        state, inner, latest, block = run(state, inner, jnp.asarray(noise), jnp.asarray(index), shared, split, rate)
         if taken + BLOCK == ascent * BLOCK:
             # The scales had no gradient so far, and Adam would take huge first steps for them.
             inner = optim.init(state)
@@ -134,7 +153,7 @@ def judge(schedule: Schedule, block: NDArray[np.float64], tolerance: float) -> S
         return schedule._replace(best=mean, stalls=0)
     if schedule.stalls < 1:
         return schedule._replace(best=min(mean, schedule.best), stalls=schedule.stalls + 1)
-    return Schedule(schedule.rate * 0.2, np.inf, 0, schedule.lowered + 1)
+    return Schedule(schedule.rate * LOWERED, np.inf, 0, schedule.lowered + 1)
 
 
 class Frozen:
@@ -151,7 +170,9 @@ class Frozen:
 
 
 @lru_cache(maxsize=32)
-def block_runner(frozen: Frozen, layout: Layout, pack: Packing, optim: Any, samples: int) -> Callable[..., Any]:
+def block_runner(
+    frozen: Frozen, layout: Layout, pack: Packing, optim: Any, samples: int, still: tuple[str, ...] = ()
+) -> Callable[..., Any]:
     """The jitted block of steps; cached, so that a second fit of the same shape compiles nothing."""
     plan = frozen.plan
     density = log_density(plan, layout, pack)
@@ -164,6 +185,10 @@ def block_runner(frozen: Frozen, layout: Layout, pack: Packing, optim: Any, samp
     # Without noise the density has a spike where a standard deviation and its effects shrink to 0 together.
     moving = np.ones(pack.size)
     moving[list(pack.spreads)] = 0.0
+    free = np.ones(pack.size)
+    for slot in pack.slots:
+        if slot.name in still:
+            free[slot.start : slot.start + slot.size] = 0.0
 
     @jax.jit
     def run(
@@ -182,6 +207,8 @@ def block_runner(frozen: Frozen, layout: Layout, pack: Packing, optim: Any, samp
             )
             value, gradient = jax.value_and_grad(loss)(state, eps, data)
             gradient = gradient._replace(mean=gradient.mean * jnp.where(data["spread"] > 0.0, 1.0, moving))
+            if still:
+                gradient = held(gradient, free)
             change, inner = optim.update(gradient, inner, state)
             state = jax.tree.map(lambda p, c: p - rate * c, state, change)
             return (state, inner, jax.tree.map(jnp.add, total, state)), value
@@ -191,6 +218,12 @@ def block_runner(frozen: Frozen, layout: Layout, pack: Packing, optim: Any, samp
         return state, inner, jax.tree.map(lambda t: t / BLOCK, total), losses
 
     return run
+
+
+def held(gradient: State, free: NDArray[np.float64]) -> State:
+    """The gradient without that of parameters that stay."""
+    full = gradient.factor.shape[0]
+    return State(gradient.mean * free, gradient.factor * free[:full, None], gradient.log_scale * free[full:])
 
 
 def constrain(plan: Plan, pack: Packing, vectors: NDArray[np.float64]) -> dict[str, NDArray[np.float64]]:

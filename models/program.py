@@ -52,6 +52,11 @@ class Plan(NamedTuple):
         return tuple(site.name for site in self.sites)
 
     @property
+    def raw_names(self) -> tuple[str, ...]:
+        """Names under which the sites are fitted."""
+        return tuple(site.name if site.scale is None else site.name + "_raw" for site in self.sites)
+
+    @property
     def key(self) -> tuple[object, ...]:
         """A hashable value that is equal for equal plans."""
         sites = tuple((s.name, s.prior.family, tuple(s.prior.parameters.items()), s.size, s.scale) for s in self.sites)

@@ -17,20 +17,34 @@ from nousppl.padding import Mould, pad, pad_last, rounded
 from nousppl.ragged import ranges
 from nousppl.text import grid_of
 
+FROM_ALL = frozenset(
+    {
+        "base_rates",
+        "errors_difficulty_sd",
+        "errors_logit_hard",
+        "errors_hard_shift",
+        "errors_logit_hard|attribute_raw",
+        "errors_logit_hard|attribute_sigma",
+    }
+)
+"""What a cut learns from all questions."""
+
 
 def learned_questions(encoded: Encoded, learn_from: str) -> NDArray[np.int64]:
-    """Questions that a fit uses: those with a settled truth, or all.
+    """Questions that the hierarchy is learned from: those with a settled truth, or all.
 
     Raises:
         InferenceError: nothing is settled, or ``learn_from`` is unknown.
     """
     if learn_from == "all":
         return np.arange(len(encoded.settled_cell))
-    if learn_from != "settled":
-        raise InferenceError(f"learn_from={learn_from!r}: allowed are 'settled' and 'all'")
+    if learn_from not in ("settled", "cut"):
+        raise InferenceError(f"learn_from={learn_from!r}: allowed are 'settled', 'all' and 'cut'")
     chosen = np.flatnonzero(encoded.settled_cell >= 0)
     if not len(chosen):
-        raise InferenceError("learn_from='settled', but no truth is settled: give settled=..., or learn_from='all'")
+        raise InferenceError(
+            f"learn_from={learn_from!r}, but no truth is settled: give settled=..., or learn_from='all'"
+        )
     return chosen
 
 
@@ -120,20 +134,70 @@ def fit(
     seed: int,
     progress: Any,
     mould: Mould | None = None,
+    start: Any = None,
 ) -> tuple[Blueprint, Fit, int]:
     """Fit the parameters; with a mould, code compiled for one fit serves the next one of about the same size.
+
+    Args:
+        blueprint: encodings and parameters.
+        encoded: the evidence.
+        method: options.
+        learn_from: "settled", "all" or "cut": the hierarchy from settled truths, and then, while it stays as it is,
+            base rates and difficulties from all questions.
+        seed: of everything random.
+        progress: told the loss.
+        mould: sizes to pad to.
+        start: ``nousppl.inference.svi.Start`` to go on from.
 
     Returns:
         the blueprint completed by what the fit learned about texts, the fit, and the number of settled truths it
         used.
+
+    Raises:
+        InferenceError: there is nothing to learn from; a cut by another method, or without anything to learn from all.
     """
     questions = learned_questions(encoded, learn_from)
+    if learn_from != "cut":
+        return _fit_on(questions, blueprint, encoded, method, seed, progress, mould, start, None)
+    if isinstance(method, NUTS):
+        raise InferenceError("learn_from='cut' is fitted in two stages by SVI; it has no joint density to sample from")
+    still = tuple(name for name in blueprint.plan.raw_names if name not in FROM_ALL)
+    if len(still) == len(blueprint.plan.raw_names):
+        raise InferenceError(
+            "learn_from='cut' learns base rates and difficulties from all questions, and this model has neither: give "
+            "base_rates='learned' or Errors(difficulty=...), or learn_from='settled'"
+        )
+    from nousppl.inference.svi import Start
+
+    blueprint, first, settled = _fit_on(questions, blueprint, encoded, method, seed, progress, None, start, None)
+    centred = centring(blueprint.plan, encoded, blueprint, used_claims(encoded, questions))
+    everything, onward = np.arange(len(encoded.settled_cell)), Start(first.backend, 0, still)
+    _, second, _ = _fit_on(everything, blueprint, encoded, method, seed, progress, mould, onward, centred)
+    loss = np.concatenate([first.stats["loss"], second.stats["loss"]])
+    advice = f"settled facts: {first.advice}; all questions: {second.advice}"
+    good = first.converged and second.converged
+    return blueprint, second._replace(stats={"loss": loss}, converged=good, advice=advice), settled
+
+
+def _fit_on(
+    questions: NDArray[np.int64],
+    blueprint: Blueprint,
+    encoded: Encoded,
+    method: SVI | NUTS,
+    seed: int,
+    progress: Any,
+    mould: Mould | None,
+    start: Any,
+    centred: dict[str, NDArray[np.bool_]] | None,
+) -> tuple[Blueprint, Fit, int]:
+    """One fit on some questions; ``centred`` masks in place of those that the questions suggest."""
     size = method.batch_claims if isinstance(method, SVI) else np.iinfo(np.int64).max
     problems = [compile_problem(encoded, q, seed) for q in split(questions, encoded, int(size), seed)]
     if not sum(len(p.claims) for p in problems):
         raise InferenceError("there are no claims to learn from")
     blueprint = with_text_grid(blueprint, problems)
     layout, shared, stacked = batched(blueprint, encoded, problems, mould)
+    shared |= centred or {}
     settled = int((encoded.settled_cell[questions] >= 0).sum())
     if isinstance(method, NUTS):
         from nousppl.inference import nuts
@@ -143,17 +207,23 @@ def fit(
     from nousppl.inference import svi
 
     from_vote = settled < len(questions)
-    return blueprint, svi.fit(blueprint.plan, layout, (shared, stacked), method, seed, from_vote, progress), settled
+    result = svi.fit(blueprint.plan, layout, (shared, stacked), method, seed, from_vote, progress, start)
+    return blueprint, result, settled
+
+
+def used_claims(encoded: Encoded, questions: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Claims of some questions that add something."""
+    offset = encoded.claim_offset
+    claims = ranges(offset[questions], np.diff(offset)[questions])
+    return claims[encoded.used[claims]]
 
 
 def natural_effects(
     blueprint: Blueprint, encoded: Encoded, draws: dict[str, NDArray[Any]], learn_from: str
 ) -> dict[str, NDArray[np.float64]]:
     """Draws with raw group effects turned into effects."""
-    questions = learned_questions(encoded, learn_from)
-    offset = encoded.claim_offset
-    claims = ranges(offset[questions], np.diff(offset)[questions])
-    centred = centring(blueprint.plan, encoded, blueprint, claims[encoded.used[claims]])
+    claims = used_claims(encoded, learned_questions(encoded, learn_from))
+    centred = centring(blueprint.plan, encoded, blueprint, claims)
     out = {}
     for site in blueprint.plan.sites:
         if site.scale is None:

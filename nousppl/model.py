@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nousppl import fitting, summaries
+from nousppl import fitting, summaries, updating
 from nousppl.blueprint import Blueprint, draw_up, priors_of
 from nousppl.encode import Encoded
 from nousppl.errors import InferenceError, ModelError
@@ -91,8 +91,9 @@ class TrustModel:
             evidence: claims, and settled facts if there are any.
             method: "svi", "nuts", or `nousppl.SVI` / `nousppl.NUTS` with options.
             seed: of everything random in the fit.
-            learn_from: "settled" (only questions whose truth is settled), or "all" (the others too, their truths
-                summed out); default "settled" where at least 30 truths are settled. Facts are assumed to be settled
+            learn_from: "settled" (only questions whose truth is settled), "all" (the others too, their truths
+                summed out), or "cut" (the hierarchy from settled truths, then base rates and difficulties from all
+                questions); default "settled" where at least 30 truths are settled. Facts are assumed to be settled
                 at random.
             progress: True shows the progress with the loss; or a function of (steps taken, loss).
 
@@ -102,6 +103,16 @@ class TrustModel:
         """
         return self._fit(evidence, options_of(method), seed, learn_from, progress)
 
+    def update(self, previous: Trust, evidence: Evidence, method: str | SVI, seed: int, progress: Any) -> Trust:
+        """Go on with a fit of this model; see `nousppl.trust.Trust.update`."""
+        options = options_of(method)
+        if isinstance(options, NUTS):
+            raise InferenceError("update goes on by SVI; fit again for draws by NUTS")
+        learned = str(previous.record["learn_from"])
+        return self._fit(
+            evidence, options, seed, None if learned == "nothing" else learned, progress, previous=previous
+        )
+
     def _fit(
         self,
         evidence: Evidence,
@@ -110,16 +121,23 @@ class TrustModel:
         learn_from: str | None,
         progress: Any = False,
         mould: Mould | None = None,
+        previous: Trust | None = None,
     ) -> Trust:
         from nousppl.trust import Trust
 
         settled_questions = _settled_questions(evidence)
         if learn_from is None:
             learn_from = "settled" if len(settled_questions) >= ENOUGH else "all"
-        blueprint = draw_up(self, evidence, settled_questions if learn_from == "settled" else None)
+        blueprint = draw_up(self, evidence, None if learn_from == "all" else settled_questions)
         encoded = blueprint.encode(evidence)
+        start = None
+        if previous is not None and isinstance(options, SVI):
+            known = (previous.blueprint, previous.flat, previous.svi)
+            start = updating.start(*known, blueprint, encoded, options.full_size, learn_from)
         with summaries.reporter(progress) as report:
-            blueprint, result, settled = fitting.fit(blueprint, encoded, options, learn_from, seed, report, mould)
+            blueprint, result, settled = fitting.fit(
+                blueprint, encoded, options, learn_from, seed, report, mould, start
+            )
         draws = fitting.natural_effects(blueprint, encoded, result.draws, learn_from)
         name = type(options).__name__.lower()
         record = {

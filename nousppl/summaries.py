@@ -127,7 +127,9 @@ def status(record: Mapping[str, Any], blueprint: Blueprint, flat: Draws) -> str:
     said = [str(record["advice"])]
     if record["method"] != "prior":
         basis = f"learned from {record['settled']} settled facts" if record["settled"] else "nothing was settled"
-        scope = "" if record["learn_from"] == "settled" else f" and all {record['questions']} questions"
+        every = f"all {record['questions']} questions"
+        scopes = {"all": f" and {every}", "cut": f", base rates and difficulties from {every}"}
+        scope = scopes.get(str(record["learn_from"]), "")
         said.append(f"{basis}{scope} (facts are assumed to be settled at random)")
         contraction = echo_contraction(blueprint, flat)
         if contraction is not None and record["converged"]:

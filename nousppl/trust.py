@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
     import xarray as xr
 
+    from nousppl.inference.options import SVI
     from nousppl.padding import Mould
 
 Draws = dict[str, NDArray[np.float64]]
@@ -90,7 +91,7 @@ class Trust:
 
         Where the order of claims is not known it is written out in the first of the orders that are averaged.
         """
-        mean = {name: value.mean(0, keepdims=True) for name, value in self._flat.items()}
+        mean = {name: value.mean(0, keepdims=True) for name, value in self.flat.items()}
         encoded = self.encoded(question.evidence)
         written = write_out(self.blueprint, encoded, mean, question.index, seed=self.model.order_seed)[0]
         return partial(reference.program, written.question, written.values)
@@ -133,7 +134,7 @@ class Trust:
         It is that of the claims of the question, truths and origins summed out, and where its truth is settled in the
         evidence that of claims and truth together; ``entity`` and ``attribute`` are coordinates of ``question``.
         """
-        answers = Answers(self.blueprint, self.encoded(evidence), self._flat, self.model.order_seed)
+        answers = Answers(self.blueprint, self.encoded(evidence), self.flat, self.model.order_seed)
         logs = answers.questions(np.arange(len(evidence.questions)))
         shape = next(iter(self.posterior_draws.values())).shape[:2]
         return saving.by_question(logs.reshape(*shape, -1), evidence.questions)
@@ -158,12 +159,27 @@ class Trust:
         total = int(np.prod(next(iter(self.posterior_draws.values())).shape[:2]))
         if most not in self._thinned:
             chosen = np.unique(np.linspace(0, total - 1, min(most, total)).astype(int))
-            self._thinned[most] = {name: value[chosen] for name, value in self._flat.items()}
+            self._thinned[most] = {name: value[chosen] for name, value in self.flat.items()}
         return self._thinned[most]
 
     @cached_property
-    def _flat(self) -> Draws:
+    def flat(self) -> Draws:
+        """Site -> (draws, ...) with all chains end to end."""
         return {n: v.reshape(-1, *v.shape[2:]) for n, v in self.posterior_draws.items()}
+
+    def update(self, evidence: Evidence, method: str | SVI = "svi", seed: int = 0, progress: Any = False) -> Trust:
+        """Go on with this fit on an evidence with new claims or new settled facts, from where it ended.
+
+        Args:
+            evidence: everything that is to be learned from, what this trust was learned from included.
+            method: "svi" or ``nousppl.SVI`` with options.
+            seed: of everything random in the fit.
+            progress: see `TrustModel.fit`.
+
+        Raises:
+            InferenceError: another method; NUTS has nothing to go on from.
+        """
+        return self.model.update(self, evidence, method, seed, progress)
 
     @property
     def sources(self) -> pd.DataFrame:
@@ -176,13 +192,13 @@ class Trust:
     def groups(self) -> pd.DataFrame:
         """Every group effect and standard deviation: part, term, level, mean, sd and 90 % interval on the logit or log
         scale."""
-        return summaries.groups(self.blueprint, self._flat)
+        return summaries.groups(self.blueprint, self.flat)
 
     @cached_property
     def echoes(self) -> pd.DataFrame:
         """Pairs of sources by the weight with which the one repeats the other, where the model has affinities; see
         `nousppl.kin.echoes`."""
-        return kin.echoes(self.blueprint, self._flat)
+        return kin.echoes(self.blueprint, self.flat)
 
     @property
     def echo_groups(self) -> list[frozenset[Any]]:
@@ -192,7 +208,7 @@ class Trust:
     @cached_property
     def status(self) -> str:
         """How the fit went, in words, with advice."""
-        return summaries.status(self.record, self.blueprint, self._flat)
+        return summaries.status(self.record, self.blueprint, self.flat)
 
     @cached_property
     def idata(self) -> Any:
