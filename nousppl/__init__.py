@@ -17,7 +17,7 @@ from nousppl.errors import (
 )
 
 if TYPE_CHECKING:
-    from nousppl import datasets
+    from nousppl import baselines, datasets, peers
     from nousppl.belief import Belief
     from nousppl.beliefs import Beliefs
     from nousppl.evidence import Evidence
@@ -47,9 +47,11 @@ __all__ = [
     "QuestionError",
     "Trust",
     "TrustModel",
+    "baselines",
     "datasets",
     "default_trust",
     "load",
+    "peers",
     "posterior",
 ]
 
@@ -71,8 +73,8 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    if name == "datasets":
-        return import_module("nousppl.datasets")
+    if name in ("baselines", "datasets", "peers"):
+        return import_module(f"nousppl.{name}")
     if name == "__version__":
         return import_module("importlib.metadata").version("nousppl")
     if name not in _HOMES:

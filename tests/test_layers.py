@@ -23,7 +23,7 @@ LAYERS = {
     "fit": "asking densify fitting summaries",
     "belief": "belief beliefs beliefs_arviz beliefs_files display echoes plotting",
     "trust": "generate model saving trust",
-    "use": "config datasets report",
+    "use": "ballots baselines config datasets peers report",
     "command line": "cli console demo",
     "names": "__init__",
 }
