@@ -1,4 +1,4 @@
-"""The methods of the scoreboard: baselines, other packages' where they are installed, and a model of ours for each set."""
+"""The methods of the scoreboard: baselines, other packages' where they are installed, and our model for each set."""
 
 from __future__ import annotations
 

@@ -201,7 +201,9 @@ def sums(frame: pd.DataFrame) -> pd.DataFrame:
     """Accuracies and log losses of the methods summed over the crowd sets, for methods that ran on all of them."""
     crowd = frame[frame["data"].str.startswith("crowd_") & ~frame["data"].str.contains(" + ", regex=False)]
     out = crowd.groupby(["protocol", "method"], sort=False).agg(
-        sets=("accuracy", "count"), accuracy=("accuracy", "sum"), log_loss=("log_loss", "sum")
+        sets=("accuracy", "count"),
+        accuracy=("accuracy", "sum"),
+        log_loss=("log_loss", lambda x: x.sum(min_count=len(x))),
     )
     return out.reset_index()
 
