@@ -1,8 +1,9 @@
 """Other packages' methods as functions ``(evidence, seed) -> Beliefs``, to be compared with a trust on equal terms.
 
 All are from crowd-kit (Ustalov et al. 2024), which the extra ``peers`` installs. Each attribute is aggregated on its
-own; its labels are its closed list of answers, or all answers named in it. In an open domain "other" gets what the
-method gives to labels that the question itself does not name.
+own, over the values that claims name in it. In an open domain "other" gets what the method gives to values that the
+question itself does not name; in a closed list, answers that no claim names anywhere get nothing. Probabilities are the
+methods' own, some of them 0 or 1: a score clips them.
 """
 
 from __future__ import annotations

@@ -102,3 +102,23 @@ def test_without_crowd_kit_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setitem(sys.modules, "crowdkit", None)
     with pytest.raises(nous.ModelError, match=r"DawidSkene is a method of crowd-kit.*pip install 'nousppl\[peers\]'"):
         nous.peers.dawid_skene(crowd()[0])
+
+
+def test_a_settled_truth_that_no_claim_names_stays_settled_and_is_not_handed_over() -> None:
+    evidence, settled = crowd()
+    strange = settled.head(1).assign(value="d")
+    answers = {"label": ["a", "b", "c", "d"]}
+    if find_spec("crowdkit") is None:
+        pytest.skip("crowd-kit is not installed; the extra peers brings it")
+    beliefs = nous.peers.dawid_skene(evidence.with_settled(pd.concat([strange, settled.tail(20)])), 1, answers=answers)
+    assert beliefs.score(strange)["accuracy"] == 1.0
+    assert beliefs.score(settled.iloc[1:])["accuracy"] > 0.9
+
+
+def test_a_soft_claim_counts_as_its_value_of_most_weight() -> None:
+    evidence, _ = crowd()
+    claims = evidence.claims
+    others = claims.assign(value=claims["value"].map({"a": "b", "b": "c", "c": "a"}), weight=0.3)
+    soft = nous.Evidence(pd.concat([others, claims.assign(weight=0.6)]))
+    whole = run("dawid_skene", evidence)
+    np.testing.assert_allclose(run("dawid_skene", soft).probability, whole.probability, atol=1e-6)

@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from functools import partial
 from importlib.util import find_spec
 
+import numpy as np
+import pandas as pd
 from benchmarks import covid
-from benchmarks.data_sets import Task
+from benchmarks.data_sets import KEYS, Task
 
 import nousppl as nous
 
@@ -45,9 +47,10 @@ class Spec:
     learn_from: str | None = None
 
     def forecast(self, task: Task, evidence: nous.Evidence, seed: int) -> nous.Beliefs:
-        """Fit and answer."""
+        """Fit on the whole evidence and answer the questions of the task, learned from or tested."""
         trust = self.model(task).fit(evidence, self.options, seed=seed, learn_from=self.learn_from)
-        return trust.posteriors(evidence)
+        asked = pd.MultiIndex.from_frame(evidence.questions).isin(pd.MultiIndex.from_frame(task.facts[KEYS]))
+        return trust.posteriors(evidence.subset(np.flatnonzero(asked)))
 
 
 def _crowd(task: Task) -> nous.TrustModel:
