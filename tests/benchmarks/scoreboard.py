@@ -178,7 +178,8 @@ def _told(method: Method, task: Task, seed: int, memory: Memory) -> Row:
     print(f"{task.data}, {task.protocol}: {method.name} ...", end=" ", file=sys.stderr, flush=True)
     row = row_of(method, task, seed, memory)
     figures = f"accuracy {row.accuracy:.3f}, log loss {row.log_loss:.3f}, {row.seconds:.1f} s"
-    print(row.note or figures, file=sys.stderr, flush=True)
+    told = figures if row.marks is not None else "no figures"
+    print(f"{told} ({row.note})" if row.note else told, file=sys.stderr, flush=True)
     return row
 
 
