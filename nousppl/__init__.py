@@ -17,7 +17,7 @@ from nousppl.errors import (
 )
 
 if TYPE_CHECKING:
-    from nousppl import datasets
+    from nousppl import baselines, datasets, peers
     from nousppl.belief import Belief
     from nousppl.beliefs import Beliefs
     from nousppl.comparison import compare
@@ -53,11 +53,13 @@ __all__ = [
     "QuestionError",
     "Trust",
     "TrustModel",
+    "baselines",
     "compare",
     "cross_validate",
     "datasets",
     "default_trust",
     "load",
+    "peers",
     "posterior",
     "prequential",
     "sensitivity",
@@ -86,8 +88,8 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    if name == "datasets":
-        return import_module("nousppl.datasets")
+    if name in ("baselines", "datasets", "peers"):
+        return import_module(f"nousppl.{name}")
     if name == "__version__":
         return import_module("importlib.metadata").version("nousppl")
     if name not in _HOMES:

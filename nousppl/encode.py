@@ -202,7 +202,7 @@ def encode_claims(
     columns = origin.columns if origin is not None else ()
     features = tuple(_feature_codes(frame, column) for column in columns)
     count = np.bincount(coded.row_claim, weights=coded.row_weight, minlength=len(coded.claim_question))
-    settled, rejected = _settled_cells(coded, cells)
+    settled, rejected = settled_cells(coded, cells)
     return Encoded(
         coded=coded,
         cells=cells,
@@ -345,7 +345,7 @@ def _refuse_small_domains(coded: Coded, domains: Domains, named: Ints, attribute
                 )
 
 
-def _settled_cells(coded: Coded, cells: Cells) -> tuple[Ints, Ints]:
+def settled_cells(coded: Coded, cells: Cells) -> tuple[Ints, Ints]:
     """Cell of each question's settled truth (-1 for none), and the rejected cells."""
     cell = cells.of_answer[coded.settled_answer]
     truth = ~coded.settled_rejected

@@ -23,7 +23,7 @@ LAYERS = {
     "fit": "asking densify fitting kin summaries updating",
     "belief": "belief beliefs beliefs_arviz beliefs_files display echoes held_out plotting",
     "trust": "generate model saving trust",
-    "use": "comparison config datasets in_order power_scaling report validation",
+    "use": "ballots baselines comparison config datasets in_order peers power_scaling report validation",
     "command line": "cli console demo",
     "names": "__init__",
 }
