@@ -121,7 +121,8 @@ def _by_loo(trusts: dict[str, Trust], evidence: Evidence | None, reference: str 
     for name, one in found.items():
         difference, error = paired(one.elpd, found[best].elpd)
         n = len(one.elpd)
-        bad = float((one.pareto_k > one.good_k).mean())
+        # With very few draws arviz 1.x gives no shape at all.
+        bad = float(1.0 - (one.pareto_k <= one.good_k).mean())
         row = {"elpd": one.elpd.sum(), "elpd_diff": difference * n, "diff_se": error * n, "parameters": one.parameters}
         rows.append({**row, "weight": weights[name], "bad_k": bad, "n": n, "note": _note(one, bad)})
     table = pd.DataFrame(rows, index=pd.Index(found, name="candidate"))
