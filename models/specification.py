@@ -108,8 +108,8 @@ class Errors:
         """
         if self.correlation and origin is not None:
             raise ModelError(
-                "Errors(correlation=True) counts every claim, echoes too, so that a flood would silence honest sources: "
-                "use it with origin=None"
+                "Errors(correlation=True) counts every claim, echoes too, so that a flood would silence honest "
+                "sources: use it with origin=None"
             )
 
     def has_difficulty(self, origin: Origin | None) -> bool:

@@ -76,7 +76,7 @@ def default_priors(model: TrustModel) -> dict[str, dict[str, Prior]]:
     if model.errors.trap:
         errors["logit_trap"] = normal(logit(0.05), 0.5)
     if model.errors.correlation:
-        errors["logit_correlation"] = normal(logit(0.2), 0.5)
+        errors["logit_correlation"] = normal(logit(0.3), 0.5)
     if errors:
         out["errors"] = errors
     if model.base_rates == "learned":
