@@ -77,8 +77,8 @@ class DenseQuestion(NamedTuple):
     """Chance that the claims follow, in place of the truth, an answer drawn anew from the base rates; None for never.
     In all formulas above z is what the question looks like."""
     correlation: float | None = None
-    """rho of the power likelihood ``L(z) ** (1 / (1 + (n - 1) rho))`` that the truth follows given the claims, n the
-    number of claims that are no own notes; None for none. See `nousppl.models.program.truth_logs`: it is no program
+    """rho of the power posterior ``(P(z) L(z)) ** (1 / (1 + (n - 1) rho))`` that the truth follows given the claims, n
+    the number of claims that are no own notes; None for none. See `nousppl.models.program.truth_logs`: it is no program
     that claims could be drawn from."""
 
     @property

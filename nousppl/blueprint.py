@@ -70,7 +70,7 @@ def default_priors(model: TrustModel) -> dict[str, dict[str, Prior]]:
     if model.errors.bias == "source":
         errors["bias|source"] = half_normal(0.7)
     if model.errors.bias != "none" and any(is_confused(answers) for answers in model.answers.values()):
-        errors["confusion"] = normal(0.0, 0.5)
+        errors["confusion"] = normal(0.0, 1.0)
         if model.errors.bias == "source":
             errors["confusion|source"] = half_normal(0.7)
     if model.errors.trap:

@@ -1,7 +1,7 @@
 """Computes the figures to reach and prints one table: ``python tests/benchmarks/run.py [names] [--data FOLDER]``.
 
-Names: robust, worlds, order, covid, crowd, product, one_question, flights; all where none is given. Times mean something
-only on an idle machine.
+Names: robust, worlds, order, covid, crowd, product, one_question, flights; all where none is given. Times mean
+something only on an idle machine.
 """
 
 from __future__ import annotations
