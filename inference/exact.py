@@ -124,8 +124,8 @@ def claim_by_claim(layout: Layout, features: tuple[str, ...], data: dict[str, An
         nodes = data["nodes"] * theta["difficulty_sd"] if layout.nodes else jnp.zeros(1)
         slot_log, entry_log = jax.vmap(lambda d: claim_logs(JAX, layout, data, theta, terms, d))(nodes)
         return ClaimLogs(
-            slot_log,  # type: ignore[arg-type]
-            entry_log,  # type: ignore[arg-type]
+            slot_log,
+            entry_log,
             look_log_prior(JAX, layout, data, theta),
             base_log_mass(JAX, data, theta),
             theta.get("trap", jnp.asarray(0.0)),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -334,3 +335,15 @@ def test_the_witness_knows_the_rules(rule: str) -> None:
             apart[without] = max(apart[without], float(np.abs(belief - exact_one).max()))
     assert apart[()] < SINGLE
     assert apart[(rule,)] > 100 * SINGLE
+
+
+def test_a_saved_trust_answers_the_same(tmp_path: Path) -> None:
+    """Rows of confusion by source, trap and correlation are in the file."""
+    evidence = nous.Evidence(votes(10, 4, ANSWERS, seed=8))
+    errors = nous.Errors(popularity=False, difficulty=False, bias="source", trap=True, correlation=True)
+    model = nous.TrustModel(errors=errors, answers={"x": ANSWERS}, **AT_ONCE)
+    trust = model.fit(evidence, method=nous.SVI(steps=50, draws=5), learn_from="all")
+    trust.save(tmp_path / "trust.nc")
+    again = nous.load(tmp_path / "trust.nc")
+    assert again.model.errors == errors
+    np.testing.assert_array_equal(probabilities(again, evidence), probabilities(trust, evidence))
