@@ -83,8 +83,8 @@ def peers(claims: pd.DataFrame, known: pd.Series | None) -> dict[str, pd.DataFra
     }
 
 
-def figures(name: str, share: float) -> list[Row]:
-    """Rows of one set with a share of its questions settled."""
+def figures(name: str, share: float) -> tuple[list[Row], dict[str, float]]:
+    """Rows of one set with a share of its questions settled, and the accuracy of every method ("" is ours)."""
     claims, settled, answers = data(name)
     chosen = np.random.default_rng(0).random(len(settled)) < share
     known, tested = settled[chosen], settled[~chosen]
@@ -108,9 +108,17 @@ def figures(name: str, share: float) -> list[Row]:
     for peer, other in others.items():
         out.append(shown(f"{name}: log loss of {peer}", where, n, calibration.log_loss(other)))
         out.append(shown(f"{name}: accuracy of {peer}", where, n, calibration.accuracy(other)))
-    return out
+    return out, {"": score["accuracy"]} | {peer: calibration.accuracy(other) for peer, other in others.items()}
 
 
 def rows() -> list[Row]:
     """All rows."""
-    return [row for share in (0.0, SHARE) for name in LIMITS for row in figures(name, share)]
+    out: list[Row] = []
+    for share in (0.0, SHARE):
+        parts = [figures(name, share) for name in LIMITS]
+        out += [row for some, _ in parts for row in some]
+        sums = pd.DataFrame([accuracies for _, accuracies in parts]).sum()
+        where = f"{len(LIMITS)} crowd sets, {share:.0%} settled"
+        best = round(float(sums.drop("").max()), 4) if len(sums) > 1 else 0.0
+        out.append(at_least("crowd: sum of accuracies, best peer's", where, None, float(sums[""]), best))
+    return out
