@@ -79,8 +79,8 @@ class DenseQuestion(NamedTuple):
     hard: float | None = None
     """Chance that the question is hard: ``d`` is -1 with that chance and else 0; None where it is normal."""
     correlation: float | None = None
-    """rho of the power likelihood ``L(z) ** (1 / (1 + (n - 1) rho))`` that the truth follows given the claims, n the
-    number of claims that are no own notes; None for none. See `nousppl.models.program.truth_logs`: it is no program
+    """rho of the power posterior ``(P(z) L(z)) ** (1 / (1 + (n - 1) rho))`` that the truth follows given the claims, n
+    the number of claims that are no own notes; None for none. See `nousppl.models.program.truth_logs`: it is no program
     that claims could be drawn from."""
 
     @property

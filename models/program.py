@@ -19,6 +19,9 @@ AFFINITY_LIMIT = 20.0
 COPY_ERROR = 1e-4
 """eps, chance that a repetition comes out as a random answer."""
 
+EMPTY = -1e30
+"""Stands for the log of an empty sum where minus infinity would do harm."""
+
 
 class Site(NamedTuple):
     """One parameter of the model."""
@@ -145,11 +148,10 @@ def truth_logs(xp: Namespace, layout: Layout, data: dict[str, Array], theta: dic
     """(cells,) log joint density of the claims and each truth.
 
     Without trap and correlation it is the product of base rate and likelihood. With them it is the law of independent
-    claims, p(x), times the law of the truth given the claims,
-    ``p(z | x) = (1 - trap) p_rho(z | x) + trap base_rate(z)`` with
-    ``p_rho(z | x)`` proportional to ``base_rate(z) L(z) ** (1 / (1 + (n - 1) rho))``. With a trap alone that equals
-    the sum over what the question looks like. Where nothing is settled the factor ``p(z | x)`` sums to one, so the
-    claims do not move trap and rho.
+    claims, p(x), times the law of the truth given n claims,
+    ``p(z | x) = (1 - trap) p_rho(z | x) + trap base_rate(z)`` with ``p_rho(z | x)`` proportional to
+    ``(base_rate(z) L(z)) ** (1 / (1 + (n - 1) rho))``. With a trap alone that equals the sum over what the question
+    looks like. Where nothing is settled the factor ``p(z | x)`` sums to one, so the claims do not move trap and rho.
 
     Args:
         xp: the array namespace.
@@ -161,16 +163,20 @@ def truth_logs(xp: Namespace, layout: Layout, data: dict[str, Array], theta: dic
     if "trap" not in theta and "correlation" not in theta:
         return by_cell + cell_log_prior(xp, layout, data, theta)
     base, question = base_log_mass(xp, data, theta), data["cell_question"]
-    evidence = xp.take(xp.logsumexp_by(by_cell + base, question, layout.questions), question)
-    tempered = by_cell
+
+    def total(logs: Array) -> Array:
+        # Questions that only pad a batch have no cells; their infinities would reach the gradient as NaN.
+        return xp.take(xp.maximum(xp.logsumexp_by(logs, question, layout.questions), xp.array(EMPTY)), question)
+
+    joint = by_cell + base
+    law = joint
     if "correlation" in theta:
-        design_effect = 1.0 + theta["correlation"] * (data["question_claims"] - 1.0)
-        tempered = by_cell / xp.take(design_effect, question)
-    law = tempered + base
-    law = law - xp.take(xp.logsumexp_by(law, question, layout.questions), question)
+        power = xp.take(1.0 / (1.0 + theta["correlation"] * (data["question_claims"] - 1.0)), question)
+        law = power * (joint - data["cell_log_count"]) + data["cell_log_count"]
+    law = law - total(law)
     if "trap" in theta:
         law = log_add(xp, law + xp.log(1.0 - theta["trap"]), base + xp.log(theta["trap"]))
-    return evidence + law + data["cell_log_possible"]
+    return total(joint) + law + data["cell_log_possible"]
 
 
 def look_log_prior(xp: Namespace, layout: Layout, data: dict[str, Array], theta: dict[str, Array]) -> Array:

@@ -67,7 +67,7 @@ def program(question: DenseQuestion, values: ArrayLike | None = None, grid: Grid
     """
     if question.correlation is not None:
         raise InferenceError(
-            "Errors(correlation=True) is a power likelihood and no generative program of the claims; "
+            "Errors(correlation=True) is a power posterior and no generative program of the claims; "
             "the program can be written out for the same model with correlation=False"
         )
     q = as_jax(question)

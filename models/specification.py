@@ -87,10 +87,12 @@ class Errors:
             sources agree on what it looks like. No belief is then surer than that probability allows. The law of the
             claims alone is the same with a trap and without, so only settled facts move its prior.
         correlation: errors on a question go together, which the claims alone do not show. Sources are fitted as if
-            claims were independent, and the truth given n claims follows the power likelihood
-            ``L(z) ** (1 / (1 + (n - 1) rho))``, as in a design effect (Kish 1965). It is no generative program of
-            the claims: they keep the law of independent claims, so that only settled facts move the prior of rho,
-            and a simulation is refused. Not together with origins, which are the other account of agreement.
+            claims were independent; the truth given n claims then follows the power ``1 / (1 + (n - 1) rho)`` of the
+            posterior of independent claims: n claims count as the n / (1 + (n - 1) rho) of a design effect (Kish
+            1965, "Survey Sampling"). The top answer stays the same under each draw of the parameters. It is a power
+            posterior (Bissiri, Holmes & Walker 2016) and no generative program of the claims: they keep the law of
+            independent ones, so that only settled facts move the prior of rho, and a simulation is refused. Not
+            together with origins, which are the other account of agreement.
     """
 
     popularity: bool = True
@@ -116,8 +118,8 @@ class Errors:
         """
         if self.correlation and origin is not None:
             raise ModelError(
-                "Errors(correlation=True) counts every claim, echoes too, so that a flood would silence honest sources: "
-                "use it with origin=None"
+                "Errors(correlation=True) counts every claim, echoes too, so that a flood would silence honest "
+                "sources: use it with origin=None"
             )
 
     def has_difficulty(self, origin: Origin | None) -> bool:

@@ -131,6 +131,7 @@ def _cells(data: dict[str, Any], encoded: Encoded, slots: Slots, questions: Ints
     local = offsets(count)
     question = np.repeat(np.arange(len(questions)), count)
     data["cell_question"] = question
+    data["cell_log_count"] = np.log(cells.count[index])
     data["cell_log_mass"] = np.log(cells.count[index]) - np.log(cells.size[questions][question])
     data["cell_class"] = cells.klass[index]
     possible = np.zeros(len(index))

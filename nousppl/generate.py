@@ -40,7 +40,8 @@ def simulate(
         parameters: site -> value, in place of a draw from its prior; group effects by sorted level.
 
     Raises:
-        ModelError: an attribute without declared answers, correlated errors (a power likelihood), a site that the model does not have, or of another size.
+        ModelError: an attribute without declared answers, correlated errors (a power posterior), a site that the model
+            does not have, or of another size.
     """
     missing = sorted({str(a) for a in design["attribute"].unique() if a not in model.answers})
     if missing:

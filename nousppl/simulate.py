@@ -143,8 +143,8 @@ def simulate_question(rng: np.random.Generator, question: DenseQuestion) -> Simu
     """
     if question.correlation is not None:
         raise ModelError(
-            "Errors(correlation=True) is a power likelihood, which no claims can be drawn from: simulate the same model "
-            "with correlation=False"
+            "Errors(correlation=True) is a power posterior, which no claims can be drawn from: simulate the same "
+            "model with correlation=False"
         )
     n, size = len(question.alpha), question.size
     truth = _pick(float(rng.random()), question.prior)

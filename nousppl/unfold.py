@@ -114,7 +114,8 @@ class Unfolded:
         base, possible = logs.base.T[:, :, None], self.problem.data["cell_log_possible"][:, None, None]
         in_order = self.looks[self.problem.slot_claim[self.back][: len(self.looks)]]
         claims = np.maximum(np.cumsum(np.r_[0.0, in_order]), 1.0)
-        law = likelihood / (1.0 + logs.correlation[:, None] * (claims - 1.0)) + base
+        count = self.problem.data["cell_log_count"][:, None, None]
+        law = (likelihood + base - count) / (1.0 + logs.correlation[:, None] * (claims - 1.0)) + count
         law = law - log_sum_exp(law, axis=0, keepdims=True)
         trap = logs.trap[:, None]
         with np.errstate(divide="ignore"):

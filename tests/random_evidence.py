@@ -21,13 +21,13 @@ FEATURES = (
     "rejected",
     "undated",
     "lineage",
-    "affinity",
-    "trap",
-    "correlation",
 )
 """What can be on or off. Off: no echoes, weights that do not fade, no texts, uniform errors, no difficulty, no
 class bias, an open list of answers, hard claims, no own notes, no ceilings, nothing rejected, all claims dated (some at
-the same time), no claim with a given origin, all pairs of sources strangers, no trap, errors independent."""
+the same time), no claim with a given origin, no trap, errors
+independent, all pairs of sources strangers."""
+ALSO = ("trap", "correlation", "affinity")
+"""The same, drawn from a stream of their own: a feature more leaves the other choices of a seed as they are."""
 WORDS = ["the train is late", "a train is late today", "no trains run", "trains as planned", "nobody knows"]
 STRONG = ["same_source", "same_channel", "same_source + same_channel", None]
 
@@ -47,10 +47,11 @@ def random_case(
     to 4); ``K`` answers where the list is open (default 2 to 6, at least as many as a question names). Each of
     ``FEATURES`` is on or off as given, else by a fair coin.
     """
-    if unknown := set(features) - set(FEATURES):
-        raise TypeError(f"no such features: {sorted(unknown)}; there are {FEATURES}")
-    rng = np.random.default_rng(seed)
-    on = {name: bool(rng.random() < 0.5) for name in FEATURES} | features
+    if unknown := set(features) - {*FEATURES, *ALSO}:
+        raise TypeError(f"no such features: {sorted(unknown)}; there are {(*FEATURES, *ALSO)}")
+    rng, also = np.random.default_rng(seed), np.random.default_rng((seed, 1))
+    on = {name: bool(rng.random() < 0.5) for name in FEATURES}
+    on |= {name: bool(also.random() < 0.5) for name in ALSO} | features
     on["bias"] &= on["closed"]
     on["correlation"] &= not on["origin"]
     size = int(rng.integers(2, 5)) if named is None else named
@@ -71,7 +72,7 @@ def _model(rng: np.random.Generator, seed: int, answers: list[str] | int, on: di
     origin = None
     if on["origin"]:
         origin = nous.Origin(
-            strong=STRONG[seed % 4],
+            strong=STRONG[rng.integers(4)],
             lag=on["lag"],
             text="text" if on["text"] else None,
             affinity="source" if on["affinity"] else None,

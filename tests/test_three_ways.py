@@ -318,7 +318,9 @@ BROKEN = {
     "texts do not know affinities": (origin, "text_sums", texts_of_strangers),
     "weights do not fade": (origin, "step_fading", lambda xp, position, *rest: xp.where(position >= 1, 1.0, 0.0)),
 }
-CONTROL = dict.fromkeys(FEATURES, True) | dict.fromkeys(("closed", "bias", "difficulty", "lineage", "undated"), False)
+CONTROL = dict.fromkeys((*FEATURES, "affinity"), True) | dict.fromkeys(
+    ("closed", "bias", "difficulty", "lineage", "undated"), False
+)
 
 
 @functools.cache

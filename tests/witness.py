@@ -25,7 +25,7 @@ RULES = {
     "known before": "text similarity multiplies the matches; it does not enter the weights",
     "confusion": "the wrong answers of a closed list have a law of their own by source and true answer",
     "trap": "now and then a question looks as if its truth were another draw from the base rates",
-    "correlation": "the truth given the claims follows a power likelihood",
+    "correlation": "the truth given the claims follows a power of the posterior of independent claims",
 }
 
 Grid = Sequence[tuple[float, float]]
@@ -294,13 +294,13 @@ def log_marginal(
 
 
 def correlated(question: Any, given: Sequence[float], without: Collection[str] = ()) -> list[float]:
-    """log P(z, x): the law of independent claims times the power law of the truth, from log P(x | looks like y)."""
+    """log P(z, x): the law of independent claims times a power of their posterior, from log P(x | looks like y)."""
     q = plain(question)
     assert q.base_rates is not None and q.correlation is not None
     claims = max(sum(alpha > 0 for alpha in q.alpha), 1)
     power = 1 / (1 + (claims - 1) * q.correlation)
     log_evidence = log_sum_exp([math.log(b) + g for b, g in zip(q.base_rates, given, strict=True)])
-    tempered = [math.log(b) + power * g for b, g in zip(q.base_rates, given, strict=True)]
+    tempered = [power * (math.log(b) + g) for b, g in zip(q.base_rates, given, strict=True)]
     law = [math.exp(t - log_sum_exp(tempered)) for t in tempered]
     result = []
     for z, prior in enumerate(q.prior):
