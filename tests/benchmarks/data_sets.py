@@ -115,6 +115,7 @@ def book() -> list[Task]:
 def population() -> list[Task]:
     """City populations in Wikipedia's edits (Pasternack & Roth 2010)."""
     claims, settled = read("population")
+    claims = claims.assign(volume=np.log(claims["source"].map(claims["source"].value_counts())))
     return [Task("population", f"{FOLDS} folds", nous.Evidence(claims), folds(usable(claims, settled)))]
 
 
