@@ -47,11 +47,11 @@ class Spec:
     learn_from: str | None = None
 
     def forecast(self, task: Task, evidence: nous.Evidence, seed: int) -> nous.Beliefs:
-        """Fit on the questions of the task, learned from or tested, and answer them."""
+        """Fit on all questions, or on those of the task where only settled ones are learned from, and answer these."""
         asked = pd.MultiIndex.from_frame(evidence.questions).isin(pd.MultiIndex.from_frame(task.facts[KEYS]))
         chosen = evidence.subset(np.flatnonzero(asked))
-        trust = self.model(task).fit(chosen, self.options, seed=seed, learn_from=self.learn_from)
-        return trust.posteriors(chosen)
+        learned = evidence if self.learn_from == "all" else chosen
+        return self.model(task).fit(learned, self.options, seed, self.learn_from).posteriors(chosen)
 
 
 def _crowd(task: Task) -> nous.TrustModel:
@@ -72,7 +72,7 @@ def _book(task: Task) -> nous.TrustModel:
     """Sellers that copy each other's lists of authors; most lists are easy, some are not."""
     origin = nous.Origin(strong=None, affinity="source", lag=False, order="unknown", orders=4)
     errors = nous.Errors(difficulty="mixture")
-    return nous.TrustModel("1 + (1|source)", "1 + (1|source)", origin, errors, answers={"authors": 50})
+    return nous.TrustModel("1 + (1|source)", "1", origin, errors, answers={"authors": 30})
 
 
 def _population(task: Task) -> nous.TrustModel:
