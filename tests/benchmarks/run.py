@@ -1,7 +1,7 @@
 """Computes the figures to reach and prints one table: ``python tests/benchmarks/run.py [names] [--data FOLDER]``.
 
-Names: robust, worlds, order, covid, product, one_question, flights; all where none is given. Times mean something only
-on an idle machine.
+Names: robust, worlds, order, covid, product, one_question, flights, batches, scale; all where none is given. Times
+mean something only on an idle machine.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if __name__ == "__main__":
 
 from benchmarks.table import VARIABLE, MissingDataError, Row, show, watch
 
-NAMES = ("robust", "worlds", "order", "covid", "product", "one_question", "flights")
+NAMES = ("robust", "worlds", "order", "covid", "product", "one_question", "flights", "batches", "scale")
 
 
 def rows_of(name: str) -> list[Row]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import time
+import subprocess
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -10,7 +11,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pandas as pd
-from benchmarks.table import Row, at_most, shown
+from benchmarks import data_sets, methods
+from benchmarks.table import Row, at_least, at_most, folder, shown, watch
 from numpy.typing import NDArray
 
 import nousppl as nous
@@ -25,6 +27,21 @@ PAIRS_AT = 258_000
 SIZES = (10_000, 30_000, 100_000, 300_000, 1_000_000)
 """Numbers of claims between which the growth is taken."""
 REPEATS = 7
+ROUNDS = 25
+PATIENCE = 600.0
+"""Seconds after which a method of another package is stopped."""
+ENOUGH = 15.0
+"""It is stopped earlier where it has taken so many times our time."""
+PEER = """
+import sys, time
+import pandas as pd
+from crowdkit import aggregation
+table = pd.read_csv(sys.argv[1], dtype=str).rename(columns={"entity": "task", "source": "worker", "value": "label"})
+table = table[["task", "worker", "label"]]
+start = time.perf_counter()
+getattr(aggregation, sys.argv[2])().fit_predict_proba(table)
+print(time.perf_counter() - start)
+"""
 
 
 def snapshot(claims: int, seed: int = 0) -> tuple[nous.Evidence, nous.TrustModel]:
@@ -68,14 +85,11 @@ def density(evidence: nous.Evidence, model: nous.TrustModel) -> tuple[Callable[.
     return function, point, data
 
 
-def seconds(function: Callable[[], Any], repeats: int = REPEATS) -> float:
-    """The best time of a few."""
-    times = []
-    for _ in range(repeats):
-        start = time.perf_counter()
+def timed(function: Callable[[], Any]) -> tuple[float, float]:
+    """Seconds on the wall and of the processors."""
+    with watch() as taken:
         function()
-        times.append(time.perf_counter() - start)
-    return min(times)
+    return taken.wall, taken.cpu
 
 
 def numpy_pass(data: dict[str, NDArray[Any]], point: NDArray[Any]) -> float:
@@ -93,3 +107,95 @@ def numpy_pass(data: dict[str, NDArray[Any]], point: NDArray[Any]) -> float:
     by_instance = np.bincount(data["slot_instance"], weights=before)
     logs = np.exp(-by_answer - by_instance[data["icell_instance"]])
     return float(np.bincount(data["cell_question"], weights=logs).sum())
+
+
+def gradient_ratio() -> list[Row]:
+    """Value and gradient of the log density against one pass of numpy, taken turn about."""
+    function, point, data = density(*snapshot(PAIRS_AT))
+    device, at = jax.device_put({n: jnp.asarray(v) for n, v in data.items()}), jnp.asarray(point)
+    jax.block_until_ready(function(at, device))
+    ours, theirs = [], []
+    for _ in range(ROUNDS):
+        ours.append(timed(lambda: jax.block_until_ready(function(at, device))))
+        theirs.append(timed(lambda: numpy_pass(data, point)))
+    (wall, cpu), (plain, plain_cpu) = np.min(ours, axis=0), np.min(theirs, axis=0)
+    pairs = len(data["kin_row"]) + len(data["apart_slot"])
+    where = (
+        f"{pairs:,} listed pairs, {len(data['term_row']):,} pairs of claim and answer; one pass of numpy forward only"
+    )
+    times = f"best of {ROUNDS} in turn: {1000 * wall:.0f} ms and {1000 * plain:.0f} ms"
+    n = len(data["claim_zero"])
+    return [
+        at_most("log density and gradient: ratio", f"{where}; {times}", n, wall / plain, 3),
+        shown("the same in processor time", where, n, cpu / plain_cpu),
+    ]
+
+
+def growth() -> list[Row]:
+    """Exponent of the time of a value and gradient in the number of claims."""
+    claims, times = [], []
+    for size in SIZES:
+        function, point, data = density(*snapshot(size))
+        device, at = jax.device_put({n: jnp.asarray(v) for n, v in data.items()}), jnp.asarray(point)
+        jax.block_until_ready(function(at, device))
+        runs = [timed(lambda f=function, a=at, d=device: jax.block_until_ready(f(a, d))) for _ in range(REPEATS)]
+        claims.append(len(data["claim_zero"]))
+        times.append(np.min(runs, axis=0))
+    wall, cpu = np.polyfit(np.log(claims), np.log(times), 1)[0]
+    where = "value and gradient at " + ", ".join(
+        f"{n:,}: {1000 * t[0]:.0f} ms" for n, t in zip(claims, times, strict=True)
+    )
+    return [
+        at_most("growth with the claims: exponent", where, max(claims), float(wall), 1.1),
+        shown("the same in processor time", where, max(claims), float(cpu)),
+    ]
+
+
+def flight() -> list[Row]:
+    """SVI on all flight questions with a known truth, the first 14 days settled, from tables to a settled fit."""
+    task = data_sets.flight()[0]
+    evidence = task.evidence.with_settled(task.splits[0].learned)
+    origin = nous.Origin(strong=None, affinity="source", lag=False, order="unknown", orders=1)
+    model = nous.TrustModel("1 + (1|source) + (1|attribute:source)", "1 + (1|source)", origin)
+    with watch() as taken:
+        trust = model.fit(evidence, seed=0, learn_from="settled")
+    where = f"flight, affinity of sources; {trust.status.partition(';')[0]}; settled: {trust.record['converged']}"
+    n = len(task.splits[0].learned)
+    return [
+        at_most("SVI to settled", where, n, taken.wall, 120, " s"),
+        shown("the same in processor time, s", where, n, taken.cpu),
+    ]
+
+
+def peers() -> list[Row]:
+    """Crowd labels end to end, fit and posteriors, in the same run as crowd-kit's GLAD and MACE, each once."""
+    rows = []
+    for name in ("crowd_product", "crowd_adult"):
+        task = data_sets.crowd(name)[0]
+        ours = methods.methods()["ours"].make(task)
+        with watch() as taken:
+            ours(task.evidence, 0)
+        n = len(task.evidence.claims)
+        for peer in ("GLAD", "MACE"):
+            patience = min(PATIENCE, max(ENOUGH * taken.wall, 60.0))
+            seconds = alone(peer, name, patience)
+            more = "" if seconds < patience else "more than "
+            where = f"{name}, nothing settled, compilation included: {taken.wall:.1f} s against {more}{seconds:.0f} s"
+            rows.append(at_least(f"crowd-kit {peer}: times as long", where, n, seconds / taken.wall, 10))
+    return rows
+
+
+def alone(peer: str, name: str, patience: float) -> float:
+    """Seconds that a method of crowd-kit takes in a process of its own, reading not counted; at most ``patience``."""
+    path = folder(name) / "claims.csv.gz"
+    command = [sys.executable, "-W", "ignore", "-c", PEER, str(path), peer]
+    try:
+        done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=patience)
+    except subprocess.TimeoutExpired:
+        return patience
+    return float(done.stdout.split()[-1])
+
+
+def rows() -> list[Row]:
+    """All rows."""
+    return [*gradient_ratio(), *growth(), *flight(), *peers()]
