@@ -109,7 +109,7 @@ def test_the_loss_of_a_block_is_judged_batch_by_batch() -> None:
     found = np.array([svi.level(*steps(8, 300.0, 2.0, seed), 8) for seed in range(200)])
     assert found[:, 0].std() == pytest.approx(0.2, rel=0.2)
     assert found[:, 1].mean() == pytest.approx(0.2, rel=0.1)
-    block, index = steps(8, 300.0, 2.0, 0)
+    block, _ = steps(8, 300.0, 2.0, 0)
     assert block.std() / np.sqrt(len(block)) > 10 * found[0, 1]
 
 

@@ -14,7 +14,7 @@ from nousppl.generate import Truth
 
 SOURCES, QUESTIONS, CLAIMS = 24, 500, 10
 RELIABILITY = "1 + hedging + size + (hedging|source) + (1|attribute:source) + (1|kind/channel)"
-"""Fixed effects of a column of the claims and one of the sources, a slope, an interaction, nested and crossed groups."""
+"""A column of the claims and one of the sources, a slope, an interaction, nested and crossed groups."""
 FRESHNESS = "1 + hedging + size + (hedging|source) + (1|kind/channel)"
 MODEL = nous.TrustModel(
     RELIABILITY,
