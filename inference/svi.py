@@ -6,9 +6,9 @@ of a block no longer falls by more than its noise the step size is lowered, and 
 the fit has settled. The parameters returned are the average over the last blocks, those in which the loss no longer
 fell (Polyak & Juditsky 1992).
 
-Two things make that average accurate. Every draw is followed by its mirror image on the same batch (antithetic
-variates): near a normal posterior the noise of the two gradients of the means cancels. And batches are taken in random
-order without replacement, so that over a pass the gradients add up to that of all questions (random reshuffling;
+Two things make that average accurate. At the end, and with batches from the start, every draw is followed by its mirror
+image on the same batch (antithetic variates): near a normal posterior the noise of the two gradients of the means
+cancels. And batches are taken in random order without replacement, so that over a pass the gradients add up to that of all questions (random reshuffling;
 Mishchenko et al. 2020); the loss of a block is compared batch by batch.
 """
 
@@ -47,6 +47,8 @@ CLIMB_RATE = 3.0
 LOWERINGS = 2
 """How often the step size is lowered before the fit counts as settled."""
 
+LAST_STALLS = 3
+"""Blocks without a fall, after the first, that are averaged at the end."""
 LOWERED = 0.2
 
 Progress = Callable[[int, float], None]
@@ -118,7 +120,9 @@ def fit(
     averages: list[State] = [state]
     taken, settled = 0, False
     while taken < options.steps and not settled:
-        noise = mirrored(generator.standard_normal((BLOCK // 2, options.samples, pack.size)))
+        noise = generator.standard_normal((BLOCK, options.samples, pack.size))
+        if count > 1 or schedule.lowered >= LOWERINGS:
+            noise = mirrored(noise[: BLOCK // 2])
         index = np.repeat(deck.take(BLOCK // 2), 2)
         climbing = taken < ascent * BLOCK
         shared["at_vote"] = jnp.asarray(1.0 if taken < voted * BLOCK else 0.0)
@@ -192,10 +196,10 @@ def level(block: NDArray[np.float64], index: NDArray[np.int64], count: int) -> t
 
 def judge(schedule: Schedule, mean: float, error: float, tolerance: float) -> Schedule:
     """Lower the step size when the loss of a block has not fallen by more than ``tolerance`` standard errors twice
-    running."""
+    running; at the last step size it must have stood still for longer, and those blocks are averaged."""
     if mean < schedule.best - max(tolerance * error, RELATIVE * abs(mean)):
         return schedule._replace(best=mean, stalls=0)
-    if schedule.stalls < 1:
+    if schedule.stalls < (LAST_STALLS if schedule.lowered >= LOWERINGS else 1):
         return schedule._replace(best=min(mean, schedule.best), stalls=schedule.stalls + 1)
     return Schedule(schedule.rate * LOWERED, np.inf, 0, schedule.lowered + 1)
 
