@@ -8,8 +8,8 @@ fell (Polyak & Juditsky 1992).
 
 Two things make that average accurate. At the end, and with batches from the start, every draw is followed by its mirror
 image on the same batch (antithetic variates): near a normal posterior the noise of the two gradients of the means
-cancels. And batches are taken in random order without replacement, so that over a pass the gradients add up to that of all questions (random reshuffling;
-Mishchenko et al. 2020); the loss of a block is compared batch by batch.
+cancels. And batches are taken in random order without replacement, so that over a pass the gradients add up to that of
+all questions (random reshuffling; Mishchenko et al. 2020); the loss of a block is compared batch by batch.
 """
 
 from __future__ import annotations
