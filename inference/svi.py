@@ -121,8 +121,7 @@ def fit(
     taken, settled = 0, False
     while taken < options.steps and not settled:
         noise = generator.standard_normal((BLOCK, options.samples, pack.size))
-        if count > 1 or schedule.lowered >= LOWERINGS:
-            noise = mirrored(noise[: BLOCK // 2])
+        noise = mirrored(noise[: BLOCK // 2]) if count > 1 or schedule.lowered >= LOWERINGS else noise
         index = np.repeat(deck.take(BLOCK // 2), 2)
         climbing = taken < ascent * BLOCK
         shared["at_vote"] = jnp.asarray(1.0 if taken < voted * BLOCK else 0.0)
@@ -142,21 +141,15 @@ def fit(
             progress(taken, float(block.mean()))
         if len(bad):
             break
-        before = schedule
+        stalled = schedule.stalls > 0
         if taken > ascent * BLOCK:
             schedule = judge(schedule, *level(block, index, count), options.tolerance)
             settled = schedule.lowered > LOWERINGS
-        stalled = before.stalls > 0 and (schedule.stalls > 0 or settled)
-        averages = [*averages, latest] if stalled else [latest]
+        averages = [*averages, latest] if stalled and (schedule.stalls > 0 or settled) else [latest]
     average = jax.tree.map(lambda *parts: sum(parts) / len(parts), *averages)
-    vectors = draw(average, seed, options.draws)
-    return Fit(
-        {name: value[None] for name, value in constrain(plan, pack, vectors).items()},
-        {"loss": np.array(losses)},
-        settled,
-        _advice(losses, taken, settled, count),
-        average,
-    )
+    values = constrain(plan, pack, draw(average, seed, options.draws))
+    chained = {name: value[None] for name, value in values.items()}
+    return Fit(chained, {"loss": np.array(losses)}, settled, _advice(losses, taken, settled, count), average)
 
 
 class Deck:
