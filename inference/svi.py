@@ -148,7 +148,7 @@ def fit(
         averages = [*averages, latest] if stalled and (schedule.stalls > 0 or settled) else [latest]
     average = jax.tree.map(lambda *parts: sum(parts) / len(parts), *averages)
     values = constrain(plan, pack, draw(average, seed, options.draws))
-    chained = {name: value[None] for name, value in values.items()}
+    chained: dict[str, NDArray[Any]] = {name: value[None] for name, value in values.items()}
     return Fit(chained, {"loss": np.array(losses)}, settled, _advice(losses, taken, settled, count), average)
 
 
