@@ -113,9 +113,17 @@ class Jax:
         return jnp.zeros(size, x.dtype).at[index].add(x, mode="drop", wrap_negative_indices=False)
 
     @staticmethod
-    def max_by(x: jax.Array, index: jax.Array, size: int) -> jax.Array:
-        """Segment maxima, at least 0."""
-        return jnp.zeros(size, x.dtype).at[index].max(x, mode="drop", wrap_negative_indices=False)
+    def place_of_max_by(x: jax.Array, index: jax.Array, size: int) -> jax.Array:
+        """Places of segment maxima above 0, else -1."""
+        x = jax.lax.stop_gradient(x)
+        top = jnp.zeros(size, x.dtype).at[index].max(x, mode="drop", wrap_negative_indices=False)
+        here = jnp.where((x > 0.0) & (x >= Jax.take(top, index)), Jax.arange(len(x)), -1)
+        return jnp.full(size, -1, jnp.int32).at[index].max(here, mode="drop", wrap_negative_indices=False)
+
+    @staticmethod
+    def arange(size: int) -> jax.Array:
+        """As ``jnp.arange``, 32 bits."""
+        return jnp.arange(size, dtype=jnp.int32)
 
     @staticmethod
     def logsumexp_by(x: jax.Array, index: jax.Array, size: int) -> jax.Array:

@@ -3,6 +3,10 @@
 ``1 + hedging + (1|kind) + (1|kind:channel) + (1|source)`` has an intercept, a fixed effect and three sets of group
 effects. The formula language and the rule for coding categories are those of the library `formulae`; an intercept is
 implied unless the formula says ``0 +``, and ``(hedging|source)`` means ``(1|source) + (0 + hedging|source)``.
+
+Columns of numbers are standardised: less their mean and over their standard deviation in the table that the encoding
+was learned from, also in new tables. A coefficient is per standard deviation, the intercept holds at the mean, and
+priors need no knowledge of units. Truth values stay 0 and 1.
 """
 
 from __future__ import annotations
@@ -23,14 +27,16 @@ from formulae.terms import GroupSpecificTerm, Intercept, Model, Term, Variable
 from numpy.typing import NDArray
 
 from nousppl.errors import FileError, ModelError
-from nousppl.models.columns import Coded, Reader
+from nousppl.models.columns import NUMBER, Coded, Reader
 
 INTERCEPT = "1"
 
 Factor = tuple[str, str | None]
-"""A column, and the category it is compared with (None: the column is a number, used as it is)."""
+"""A column, and the category it is compared with (None: the column is a number, standardised)."""
 Categories = Mapping[str, tuple[str, ...]]
 """Column -> its categories, reference first."""
+Scale = tuple[float, float]
+"""Mean and standard deviation of a column of numbers."""
 
 
 class GroupTerm(NamedTuple):
@@ -118,6 +124,8 @@ class Encoding:
     """(P,) each column of the fixed effects as a product of factors; the empty product is the intercept."""
     levels: Mapping[str, tuple[str, ...]]
     """Group term -> its sorted levels; one of ``kind:channel`` is ``site:feed``, a colon in a label becomes ``\\:``."""
+    scales: Mapping[str, Scale] = field(default_factory=dict)
+    """Column of numbers among the fixed effects and slopes -> its mean and standard deviation; others are used raw."""
     _positions: dict[str, dict[str, int]] = field(init=False, repr=False, compare=False, default_factory=dict)
 
     @cached_property
@@ -138,7 +146,8 @@ class Encoding:
         fixed = np.ones((reader.rows, len(self.fixed)))
         for p, factors in enumerate(self.fixed):
             for column, category in factors:
-                fixed[:, p] *= reader.numbers(column) if category is None else reader.coded(column).equals(category)
+                part = self._number(reader, column) if category is None else reader.coded(column).equals(category)
+                fixed[:, p] *= part
         return Design(fixed, self.fixed_names, tuple(self._group(reader, group) for group in self.formula.groups))
 
     def to_dict(self) -> dict[str, Any]:
@@ -150,6 +159,7 @@ class Encoding:
             "categories": {column: list(labels) for column, labels in self.categories.items()},
             "fixed": [[list(factor) for factor in factors] for factors in self.fixed],
             "levels": {term: list(labels) for term, labels in self.levels.items()},
+            "scales": {column: list(scale) for column, scale in self.scales.items()},
         }
 
     @classmethod
@@ -163,6 +173,7 @@ class Encoding:
                 {column: tuple(labels) for column, labels in saved["categories"].items()},
                 tuple(tuple((column, level) for column, level in factors) for factors in saved["fixed"]),
                 {term: tuple(labels) for term, labels in saved["levels"].items()},
+                {column: (float(mean), float(sd)) for column, (mean, sd) in saved["scales"].items()},
             )
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise FileError(f"the saved encoding of a formula is damaged: {error!r}") from error
@@ -184,8 +195,12 @@ class Encoding:
         new_levels = tuple(sorted(label for label in coded.labels if label not in known))
         numbers = {label: len(known) + i for i, label in enumerate(new_levels)}
         index = np.array([known[label] if label in known else numbers[label] for label in coded.labels], np.int32)
-        value = np.ones(reader.rows) if group.slope is None else reader.numbers(group.slope)
+        value = np.ones(reader.rows) if group.slope is None else self._number(reader, group.slope)
         return GroupColumn(group.name, index[coded.codes], new_levels, value)
+
+    def _number(self, reader: Reader, column: str) -> NDArray[np.float64]:
+        mean, sd = self.scales.get(column, (0.0, 1.0))
+        return (reader.numbers(column) - mean) / sd
 
     def _known(self, term: str) -> dict[str, int]:
         if term not in self._positions:
@@ -196,8 +211,8 @@ class Encoding:
 def encode(formula: Formula, frame: pd.DataFrame) -> Encoding:
     """Learn from `frame` what `formula` needs: kinds of columns, categories of fixed effects, levels of group terms.
 
-    Numbers and truth values among the fixed effects are used as they are (not standardised); text and categorical
-    columns are coded against their first category, as formulae does. Raises ModelError as `Encoding.design` does.
+    Numbers among the fixed effects and slopes are standardised, truth values are 0 and 1; text and categorical columns
+    are coded against their first category, as formulae does. Raises ModelError as `Encoding.design` does.
     """
     reader = Reader(frame, str(formula))
     reader.require(formula.columns)
@@ -212,7 +227,21 @@ def encode(formula: Formula, frame: pd.DataFrame) -> Encoding:
             _check_slope(reader, group, group.slope)
     levels = {g.name: tuple(sorted(_combined([reader.coded(c) for c in g.factors]).labels)) for g in formula.groups}
     kinds = {column: kind for column in formula.columns if (kind := reader.kind(column))}
-    return Encoding(formula, kinds, categories, _fixed_columns(formula, categories), levels)
+    fixed = _fixed_columns(formula, categories)
+    numeric = [column for factors in fixed for column, category in factors if category is None]
+    slopes = [group.slope for group in formula.groups if group.slope is not None]
+    scales = {c: scale for c in dict.fromkeys(numeric + slopes) if (scale := _scale(reader, c))}
+    return Encoding(formula, kinds, categories, fixed, levels, scales)
+
+
+def _scale(reader: Reader, column: str) -> Scale | None:
+    """Mean and standard deviation of a column of numbers; of one that never varies only the mean is taken off."""
+    if reader.kind(column) != NUMBER or not reader.rows:
+        return None
+    # Sorted, so that the order of the rows does not change the last bit.
+    values = np.sort(reader.numbers(column))
+    sd = float(values.std()) if values[0] < values[-1] else 1.0
+    return float(values.mean()), sd
 
 
 def _check_slope(reader: Reader, group: GroupTerm, slope: str) -> None:

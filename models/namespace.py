@@ -88,8 +88,12 @@ class Namespace(Protocol):
         """Sums of ``x`` (last axis) by ``index``; an index of ``size`` or more is left out."""
         ...
 
-    def max_by(self, x: Array, index: Array, size: int) -> Array:
-        """Maxima of ``x`` (last axis) by ``index``, at least 0."""
+    def place_of_max_by(self, x: Array, index: Array, size: int) -> Array:
+        """Place in ``x`` of the largest element by ``index``; -1 where none is above 0. Has no gradient."""
+        ...
+
+    def arange(self, size: int) -> Array:
+        """The integers below ``size``."""
         ...
 
     def logsumexp_by(self, x: Array, index: Array, size: int) -> Array:

@@ -32,8 +32,6 @@ class Terms(NamedTuple):
     """What the difficulty does not touch."""
 
     echo: Echo
-    fresh: Array
-    """(terms,) f of the term's slot."""
     wrong_row: Array
     """(rows,) law of the row's value among the wrong answers, the truth not named before (before the clip)."""
     top_row: Array
@@ -111,11 +109,10 @@ def prepare(xp: Namespace, layout: Layout, data: dict[str, Array], theta: dict[s
     else:
         ones = data["slot_looks"]
         echoes = Echo(ones, xp.zeros(layout.rows), ones <= 0.0, ones)
-    fresh = xp.take(echoes.fresh, data["term_slot"])
     if not layout.popularity:
         row, term = data["row_uniform"], confusion(xp, layout, data, theta)
-        return Terms(echoes, fresh, row, row, term, term)
-    return _popular(xp, layout, data, theta, echoes, fresh)
+        return Terms(echoes, row, row, term, term)
+    return _popular(xp, layout, data, theta, echoes)
 
 
 def confusion(xp: Namespace, layout: Layout, data: dict[str, Array], theta: dict[str, Array]) -> Array:
@@ -133,20 +130,14 @@ def confusion(xp: Namespace, layout: Layout, data: dict[str, Array], theta: dict
     return xp.where(data["term_pair"] >= 0, xp.take(law, index), data["term_uniform"])
 
 
-def _popular(
-    xp: Namespace, layout: Layout, data: dict[str, Array], theta: dict[str, Array], echoes: Echo, fresh: Array
-) -> Terms:
+def _popular(xp: Namespace, layout: Layout, data: dict[str, Array], theta: dict[str, Array], echoes: Echo) -> Terms:
     """Laws of wrong answers by popularity; where there is only one wrong answer (K = 2) it has probability 1."""
     zero, one = xp.array(0.0), xp.array(1.0)
-    everyone, with_value, by_value = popularity(xp, layout, data, echoes.originality)
+    counts = echoes.counts or popularity(xp, layout, data, echoes.originality)
+    everyone, with_value, by_value = counts
     slot, beta = data["entry_slot"], theta["beta"]
     named = xp.where(data["entry_named"], xp.take(by_value, data["entry_last"]), zero)
-    first = xp.max_by(named, slot, layout.slots)
-    mine = xp.take(first, slot)
-    is_first = named >= mine
-    second = xp.max_by(xp.where(is_first, zero, named), slot, layout.slots)
-    ties = xp.sum_by(xp.where(is_first, one, zero), slot, layout.slots)
-    rival = xp.where(is_first & (xp.take(ties, slot) < 1.5), xp.take(second, slot), mine)
+    first, rival = leaders(xp, layout, data, named) if layout.open else (xp.zeros(layout.slots), named)
     rest = xp.maximum(xp.take(everyone, slot) - named, zero) + beta
     total = by_row_of_slot(xp, layout, data, everyone) + beta
     top = by_row_of_slot(xp, layout, data, first)
@@ -163,7 +154,21 @@ def _popular(
     )
     row_law, row_top = law(with_value, total, row, row), law(top, total, row, row)
     # The largest law counts in open domains only, where no row of confusion is learned.
-    return Terms(echoes, fresh, row_law, row_top, law(count, rest, term, confused), law(rival, rest, term, term))
+    return Terms(echoes, row_law, row_top, law(count, rest, term, confused), law(rival, rest, term, term))
+
+
+def leaders(xp: Namespace, layout: Layout, data: dict[str, Array], named: Array) -> tuple[Array, Array]:
+    """Largest count of a named answer before each slot (slots,), and of the other answers at each entry (entries,).
+
+    The two largest are looked up by their places, so that the gradient takes one pass instead of one a comparison.
+    """
+    slot = data["entry_slot"]
+    first = xp.place_of_max_by(named, slot, layout.slots)
+    is_first = xp.arange(layout.entries) == xp.take(first, slot)
+    second = xp.place_of_max_by(xp.where(is_first, xp.array(0.0), named), slot, layout.slots)
+    padded = xp.after_zero(named)
+    rival = xp.where(is_first, xp.take(second, slot), xp.take(first, slot))
+    return xp.take(padded, first + 1), xp.take(padded, rival + 1)
 
 
 def by_term(xp: Namespace, layout: Layout, data: dict[str, Array], of_entry: Array) -> Array:
@@ -171,7 +176,7 @@ def by_term(xp: Namespace, layout: Layout, data: dict[str, Array], of_entry: Arr
     return xp.take(of_entry, data["term_entry"]) if layout.soft else of_entry
 
 
-def clip(xp: Namespace, law: Array, top: Array, right: Array, wrong: Array, uniform: Array, open_: Array) -> Array:
+def clip(xp: Namespace, law: Array, top: Array, odds: Array, uniform: Array, open_: Array) -> Array:
     """Mix the law of wrong answers with the uniform one just enough that no answer is likelier as an error than as the
     truth.
 
@@ -179,12 +184,11 @@ def clip(xp: Namespace, law: Array, top: Array, right: Array, wrong: Array, unif
         xp: the array namespace.
         law: probability of the value among the wrong answers.
         top: the largest probability of that law.
-        right: P(right | fresh).
-        wrong: P(wrong | fresh).
+        odds: P(right | fresh) / P(wrong | fresh).
         uniform: 1 / (K - 1).
         open_: where the domain is open; elsewhere nothing is clipped.
     """
-    cap = xp.maximum(right / wrong, uniform)
+    cap = xp.maximum(odds, uniform)
     over = open_ & (top > cap)
     mix = xp.where(over, (top - cap) / xp.where(over, top - uniform, xp.array(1.0)), xp.array(0.0))
     return law + mix * (uniform - law)
@@ -213,45 +217,31 @@ def claim_logs(
     ceiling = xp.take(data["claim_ceiling"], claim) if layout.ceiling else None
     logit = xp.take(theta["logit"], claim)
     right, wrong = reliability(xp, logit, ceiling, difficulty)
+    clipped = layout.open and layout.popularity
+    odds = right / wrong if clipped else right
     if layout.bias:
         shift = class_bias(xp, data, theta)
         term_ceiling = xp.take(ceiling, slot) if layout.ceiling else None
         right_term, wrong_term = reliability(xp, xp.take(logit, slot) + shift, term_ceiling, difficulty)
+        odds_term = right_term / wrong_term
     else:
         right_term, wrong_term = xp.take(right, slot), xp.take(wrong, slot)
-    right, wrong = by_row_of_slot(xp, layout, data, right), by_row_of_slot(xp, layout, data, wrong)
+        odds_term = xp.take(odds, slot)
     law_row, law_term = terms.wrong_row, terms.wrong
-    if layout.open and layout.popularity:
-        law_row = clip(xp, law_row, terms.top_row, right, wrong, data["row_uniform"], data["row_open"])
-        law_term = clip(xp, law_term, terms.top, right_term, wrong_term, data["term_uniform"], data["term_open"])
-    wrong_row = wrong * law_row
+    if clipped:
+        odds_row = by_row_of_slot(xp, layout, data, odds)
+        law_row = clip(xp, law_row, terms.top_row, odds_row, data["row_uniform"], data["row_open"])
+        law_term = clip(xp, law_term, terms.top, odds_term, data["term_uniform"], data["term_open"])
+    wrong_row = by_row_of_slot(xp, layout, data, wrong) * law_row
     value = xp.where(data["term_own"], right_term, wrong_term * law_term)
-    base, change, whole = _by_slot(xp, layout, data, terms, wrong_row, value)
-    return _logs(xp, layout, data, terms, base, change, whole)
+    return _logs(xp, layout, data, terms, wrong_row, value)
 
 
 def _logs(
-    xp: Namespace, layout: Layout, data: dict[str, Array], terms: Terms, base: Array, change: Array, whole: Array
-) -> tuple[Array, Array]:
-    """Logs of the likelihood of each slot and of its change at each entry, accurate for small and large changes."""
-    one, zero, at_entry = xp.array(1.0), xp.array(0.0), data["entry_slot"]
-    if layout.full:
-        if layout.notes:
-            whole = xp.where(xp.take(terms.echo.silent, at_entry), one, whole)
-        return xp.zeros(layout.slots), xp.log(whole)
-    if layout.notes:
-        base = xp.where(terms.echo.silent, one, base)
-    base_log = xp.log(base)
-    relative = change / xp.take(base, at_entry)
-    far = relative < -0.5
-    apart = xp.log(xp.where(far, whole, one)) - xp.take(base_log, at_entry)
-    return base_log, xp.where(far, apart, xp.log1p(xp.where(far, zero, relative)))
-
-
-def _by_slot(
     xp: Namespace, layout: Layout, data: dict[str, Array], terms: Terms, wrong_row: Array, value: Array
-) -> tuple[Array, Array, Array]:
-    """Likelihood of each slot for an unnamed truth, its change at each entry, and the whole likelihood at each entry.
+) -> tuple[Array, Array]:
+    """Logs of the likelihood of each slot for a truth not named before and of its change at each entry, accurate for
+    small and large changes.
 
     Args:
         xp: the array namespace.
@@ -261,18 +251,35 @@ def _by_slot(
         wrong_row: (rows,) P(the row's value | fresh, an unnamed truth).
         value: (terms,) P(the row's value | fresh, the entry's cell).
     """
-    row = data["term_row"]
-    base = by_row_of_slot(xp, layout, data, terms.echo.fresh) * wrong_row + terms.echo.repeated
-    change = terms.fresh * (value - xp.take(wrong_row, row))
-    whole = terms.fresh * value + xp.take(terms.echo.repeated, row)
+    one, zero = xp.array(1.0), xp.array(0.0)
+    fresh, repeated, row, silent = terms.echo.fresh, terms.echo.repeated, data["term_row"], terms.echo.silent
+    if layout.full:
+        whole = over_terms(xp, layout, data, xp.take(fresh, data["term_slot"]) * value + xp.take(repeated, row), one)
+        if layout.notes:
+            whole = xp.where(xp.take(silent, data["entry_slot"]), one, whole)
+        return xp.zeros(layout.slots), xp.log(whole)
+    base = by_row_of_slot(xp, layout, data, fresh) * wrong_row + repeated
+    if layout.soft:
+        base = xp.sum_by(data["row_weight"] * base, data["row_slot"], layout.slots) + data["slot_silence"]
+    if layout.notes:
+        base = xp.where(silent, one, base)
+    # In units of the likelihood for an unnamed truth: what is divided claim by claim need not be term by term.
+    share, copied = xp.take(fresh / base, data["term_slot"]), repeated / by_row_of_slot(xp, layout, data, base)
+    change = share * (value - xp.take(wrong_row, row))
+    if layout.soft:
+        change = xp.sum_by(xp.take(data["row_weight"], row) * change, data["term_entry"], layout.entries)
+    far = change < -0.5
+    whole = over_terms(xp, layout, data, share * value + xp.take(copied, row), base)
+    return xp.log(base), xp.where(far, xp.log(xp.where(far, whole, one)), xp.log1p(xp.where(far, zero, change)))
+
+
+def over_terms(xp: Namespace, layout: Layout, data: dict[str, Array], said: Array, base: Array) -> Array:
+    """(entries,) likelihood in units of ``base`` (slots,), given that of the values named (terms,)."""
     if not layout.soft:
-        return base, change, whole
-    weight, silence = data["row_weight"], data["slot_silence"]
-    said = xp.take(weight, row)
-    base = xp.sum_by(weight * base, data["row_slot"], layout.slots) + silence
-    change = xp.sum_by(said * change, data["term_entry"], layout.entries)
-    whole = xp.sum_by(said * whole, data["term_entry"], layout.entries) + xp.take(silence, data["entry_slot"])
-    return base, change, whole
+        return said
+    weight = xp.take(data["row_weight"], data["term_row"])
+    silence = xp.take(data["slot_silence"] / base, data["entry_slot"])
+    return xp.sum_by(weight * said, data["term_entry"], layout.entries) + silence
 
 
 def class_bias(xp: Namespace, data: dict[str, Array], theta: dict[str, Array]) -> Array:

@@ -26,6 +26,8 @@ class Echo(NamedTuple):
     """(slots,) True where nothing could be repeated and the claim cannot be fresh: its likelihood is 1."""
     originality: Array
     """(slots,) r, chance that the claim is not itself a repetition, given the values."""
+    counts: tuple[Array, Array, Array] | None = None
+    """What `popularity` gives, where the sums over earlier originals are the same ones: weights do not fade."""
 
 
 def subsets(count: int) -> tuple[tuple[int, ...], ...]:
@@ -161,7 +163,9 @@ def kin_weights(xp: Namespace, layout: Layout, data: dict[str, Array], theta: di
     """What the listed pairs of a kind ("kin" or "apart") weigh more than strangers, before the originality."""
     if not layout.links:
         return xp.zeros(0)
-    weight = xp.take(theta["affinity"], data[kind + "_link"]) * data[kind + "_share"]
+    weight = xp.take(theta["affinity"], data[kind + "_link"])
+    if layout.soft:
+        weight = weight * data[kind + "_share"]
     return weight * xp.exp(-theta["rate"] * data[kind + "_lag"]) if layout.lag else weight
 
 
@@ -207,7 +211,8 @@ def echo(xp: Namespace, layout: Layout, data: dict[str, Array], theta: dict[str,
     if layout.soft:
         matched = xp.sum_by(matched, data["row_slot"], layout.slots)
     original = _ratio(xp, alpha, alpha + matched)
-    base, base_same = _base_sums(xp, layout, data, theta, original)
+    counts = None if layout.lag else popularity(xp, layout, data, original)
+    base, base_same = counts[:2] if counts else _base_sums(xp, layout, data, theta, original)
     total = theta["strangers"] * base + strong
     same_value = theta["strangers"] * base_same + strong_same + text_sums(xp, layout, data, theta, original)
     if layout.links:
@@ -218,15 +223,14 @@ def echo(xp: Namespace, layout: Layout, data: dict[str, Array], theta: dict[str,
     spread = eps / data["slot_size"] * total
     by_repetition = (1.0 - eps) * same_value + by_row_of_slot(xp, layout, data, spread)
     repeated = _ratio(xp, by_repetition, by_row_of_slot(xp, layout, data, rivals))
-    return Echo(_ratio(xp, alpha, rivals), repeated, rivals <= 0.0, original)
+    return Echo(_ratio(xp, alpha, rivals), repeated, rivals <= 0.0, original, counts)
 
 
 def _base_sums(
     xp: Namespace, layout: Layout, data: dict[str, Array], theta: dict[str, Array], originality: Array
 ) -> tuple[Array, Array]:
     """Faded sums of originality before each claim: of all claims (slots,), of those with the row's value (rows,)."""
-    order, position = data["chain_order"][:2], data["chain_position"][:2]
-    time = data["chain_time"][:2] if layout.lag else None
+    order, position, time = data["chain_order"][:2], data["chain_position"][:2], data["chain_time"][:2]
     values = xp.take(by_row_of_slot(xp, layout, data, originality) * data["row_share"], order)
     totals = running_sums(xp, values, position, time, theta["rate"], layout.rounds)
     sums = before(xp, totals, position, time, theta["rate"])

@@ -40,6 +40,11 @@ def world(rows: int) -> pd.DataFrame:
     )
 
 
+def standard(values: pd.Series) -> np.ndarray:
+    """Less its mean, over its standard deviation."""
+    return ((values - values.mean()) / values.std(ddof=0)).to_numpy()
+
+
 # Parsing
 
 
@@ -121,7 +126,7 @@ def test_design_of_the_full_formula(frame: pd.DataFrame) -> None:
     encoding = encode(Formula.parse("reliability", FULL), frame)
     design = encoding.design(frame)
     assert design.fixed_names == ("1", "hedging")
-    np.testing.assert_array_equal(design.fixed, np.column_stack([np.ones(5), frame["hedging"]]))
+    np.testing.assert_allclose(design.fixed, np.column_stack([np.ones(5), standard(frame["hedging"])]))
     kind, pair, source = design.groups
     assert encoding.levels == {
         "1|kind": ("bot", "person", "site"),
@@ -142,7 +147,7 @@ def test_no_fixed_part(frame: pd.DataFrame) -> None:
 
 def test_slopes_carry_their_column(frame: pd.DataFrame) -> None:
     intercepts, slopes = encode(Formula.parse("r", "(hedging|source)"), frame).design(frame).groups
-    np.testing.assert_array_equal(slopes.value, frame["hedging"])
+    np.testing.assert_allclose(slopes.value, standard(frame["hedging"]))
     np.testing.assert_array_equal(slopes.index, intercepts.index)
     np.testing.assert_array_equal(intercepts.value, np.ones(5))
 
@@ -151,6 +156,31 @@ def test_truth_values_are_numbers(frame: pd.DataFrame) -> None:
     design = encode(Formula.parse("r", "derived"), frame).design(frame)
     np.testing.assert_array_equal(design.fixed[:, 1], [1, 0, 0, 1, 0])
     assert design.fixed_names == ("1", "derived")
+
+
+def test_numbers_are_standardised_as_learned_and_new_tables_by_the_same_scale(frame: pd.DataFrame) -> None:
+    encoding = encode(Formula.parse("r", "hedging + (0 + channel|source)"), frame)
+    design = encoding.design(frame)
+    assert design.fixed[:, 1].mean() == pytest.approx(0.0, abs=1e-12) and design.fixed[:, 1].std() == pytest.approx(1.0)
+    mean, sd = frame["hedging"].mean(), frame["hedging"].std(ddof=0)
+    assert encoding.scales["hedging"] == pytest.approx((mean, sd))
+    new = encoding.design(frame.assign(hedging=[5.0, 6.0, 7.0, 8.0, 9.0], channel=[7, 7, 7, 8, 8]))
+    np.testing.assert_allclose(new.fixed[:, 1], (np.arange(5.0, 10.0) - mean) / sd)
+    np.testing.assert_allclose(new.groups[0].value, (np.array([7, 7, 7, 8, 8]) - 1.4) / frame["channel"].std(ddof=0))
+
+
+@pytest.mark.parametrize("text", ["hedging", "hedging*kind", "(hedging|source)"])
+def test_the_unit_of_a_number_changes_nothing(frame: pd.DataFrame, text: str) -> None:
+    formula, other = Formula.parse("r", text), frame.assign(hedging=100 * frame["hedging"] + 273)
+    one, two = (encode(formula, table).design(table) for table in (frame, other))
+    np.testing.assert_allclose(one.fixed, two.fixed, atol=1e-12)
+    np.testing.assert_allclose(one.groups[-1].value if one.groups else 1, two.groups[-1].value if two.groups else 1)
+
+
+def test_a_number_that_never_varies_is_centred_only(frame: pd.DataFrame) -> None:
+    encoding = encode(Formula.parse("r", "hedging"), frame.assign(hedging=0.1))
+    assert encoding.scales["hedging"] == pytest.approx((0.1, 1.0))
+    np.testing.assert_allclose(encoding.design(frame).fixed[:, 1], frame["hedging"] - 0.1)
 
 
 def test_declared_categories_keep_their_order(frame: pd.DataFrame) -> None:
@@ -189,9 +219,10 @@ def test_fixed_part_equals_that_of_formulae(text: str) -> None:
             "a": rng.choice(["p", "q", "r"], 60),
             "b": rng.choice(["u", "v"], 60),
             "x": rng.normal(size=60),
-            "z": rng.normal(size=60),
+            "z": rng.normal(3, 2, size=60),
         }
     )
+    table[["x", "z"]] = table[["x", "z"]].apply(standard)
     ours = encode(Formula.parse("r", text), table).design(table).fixed
     theirs = np.asarray(formulae.design_matrices(text, table).common)
     assert ours.shape == theirs.shape
@@ -244,7 +275,7 @@ def test_json_round_trip_gives_the_same_encoding(frame: pd.DataFrame) -> None:
     assert again.design(new).groups[0].new_levels == ("other",)
 
 
-@pytest.mark.parametrize("lost", ["name", "text", "kinds", "categories", "fixed", "levels"])
+@pytest.mark.parametrize("lost", ["name", "text", "kinds", "categories", "fixed", "levels", "scales"])
 def test_a_damaged_encoding_is_refused(frame: pd.DataFrame, lost: str) -> None:
     saved = encode(Formula.parse("r", FULL), frame).to_dict()
     del saved[lost]

@@ -61,11 +61,19 @@ def _crowd(task: Task) -> nous.TrustModel:
 
 
 def _flight(task: Task) -> nous.TrustModel:
-    """Sites that republish each other; easy and hard questions, since a change of plan leaves all sites wrong."""
-    origin = nous.Origin(strong=None, affinity="source", lag=False, order="unknown", orders=2)
+    """Sites that republish each other; easy and hard questions, since a change of plan leaves all sites wrong.
+
+    From claims alone it cannot be told that sites are wrong together, and affinities would explain it away: there the
+    priors of correlated errors and traps temper what a hierarchy without origins believes.
+    """
     answers = dict.fromkeys(task.evidence.questions["attribute"].unique(), 50)
-    formula = "1 + (1|attribute) + (1|source) + (1|attribute:source)"
-    return nous.TrustModel(formula, "1 + (1|source)", origin, nous.Errors(difficulty="mixture"), answers=answers)
+    formula = "1 + (1|attribute) + (1|source)"
+    if not task.settled:
+        errors = nous.Errors(difficulty="mixture", trap=True, correlation=True)
+        return nous.TrustModel(formula, origin=None, errors=errors, answers=answers)
+    origin = nous.Origin(strong=None, affinity="source", lag=False, order="unknown", orders=2)
+    errors = nous.Errors(difficulty="mixture")
+    return nous.TrustModel(f"{formula} + (1|attribute:source)", "1 + (1|source)", origin, errors, answers=answers)
 
 
 def _book(task: Task) -> nous.TrustModel:
