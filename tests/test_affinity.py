@@ -89,7 +89,7 @@ def test_without_affinities_echoes_count_as_witnesses(world: tuple[nous.Evidence
     known = evidence.with_settled(_settled_of(trust, evidence, test))
     bad = none.fit(known, learn_from="settled", seed=0).posteriors(asked).score(test)
     assert good["log_loss"] < bad["log_loss"] - 0.05
-    assert good["ece"] < 0.06 < bad["ece"]
+    assert good["ece"] < bad["ece"] - 0.05
 
 
 def _settled_of(trust: nous.Trust, evidence: nous.Evidence, test: pd.DataFrame) -> pd.DataFrame:

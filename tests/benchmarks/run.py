@@ -1,12 +1,6 @@
 """Computes the figures to reach and prints one table: ``python tests/benchmarks/run.py [names] [--data FOLDER]``.
 
-<<<<<<< HEAD
-Names: robust, worlds, order, covid, crowd, product, one_question, flights; all where none is given. Times mean
-something only on an idle machine.
-=======
-Names: robust, worlds, order, covid, product, one_question, flights, batches, scale; all where none is given. Times
-mean something only on an idle machine.
->>>>>>> speed
+NAMES = ("robust", "worlds", "order", "covid", "crowd", "product", "one_question", "flights", "batches", "scale")
 """
 
 from __future__ import annotations
@@ -22,11 +16,7 @@ if __name__ == "__main__":
 
 from benchmarks.table import VARIABLE, MissingDataError, Row, show, watch
 
-<<<<<<< HEAD
-NAMES = ("robust", "worlds", "order", "covid", "crowd", "product", "one_question", "flights")
-=======
-NAMES = ("robust", "worlds", "order", "covid", "product", "one_question", "flights", "batches", "scale")
->>>>>>> speed
+NAMES = ("robust", "worlds", "order", "covid", "crowd", "product", "one_question", "flights", "batches", "scale")
 
 
 def rows_of(name: str) -> list[Row]:
