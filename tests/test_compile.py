@@ -366,7 +366,7 @@ def test_chunks_change_no_belief(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_parts_of_a_long_question_change_no_belief(monkeypatch: pytest.MonkeyPatch) -> None:
     """Blocks of draws and of nodes, which bound the memory, against all at once."""
-    evidence, model = random_case(5, questions=1, claims=5, origin=True, difficulty=True, soft=True, undated=True)
+    evidence, model = random_case(6, questions=1, claims=5, origin=True, difficulty=True, soft=True, undated=True)
     trust, question = model.default_trust(draws=7), evidence.question("e00", "x")
     whole = trust.posterior(question)
     expected = {name: getattr(whole, name) for name in ("samples", "path", "log_odds", "fresh", "origins")}

@@ -113,7 +113,7 @@ ERRORS: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "an unknown difficulty": (
         lambda: nous.Errors(difficulty="hard"),
         nous.ModelError,
-        r"allowed are True, False and 'auto'",
+        r"allowed are True, False, 'auto' and 'mixture'",
     ),
     "a class bias without closed lists": (
         lambda: fit(nous.TrustModel(errors=nous.Errors(bias="class"))),
@@ -148,7 +148,7 @@ ERRORS: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "an unknown way to learn": (
         lambda: nous.TrustModel().fit(nous.Evidence(CLAIMS), learn_from="some"),
         nous.InferenceError,
-        r"learn_from='some': allowed are 'settled' and 'all'",
+        r"learn_from='some': allowed are 'settled', 'all' and 'cut'",
     ),
     "nothing settled to learn from": (
         lambda: nous.TrustModel().fit(nous.Evidence(CLAIMS), learn_from="settled"),

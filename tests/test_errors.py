@@ -53,8 +53,8 @@ def trust_of(evidence: nous.Evidence, draws: dict[str, NDArray[np.float64]], **m
     """A fitted trust whose draws are replaced: one draw, given by site."""
     spec = nous.TrustModel(**{"answers": {"x": ANSWERS}, **AT_ONCE, **model})
     trust = spec.fit(evidence, method=nous.SVI(steps=1, draws=1), learn_from="all")
-    known = {name: np.asarray(draws.get(name, np.zeros_like(old)), np.float64) for name, old in trust._flat.items()}
-    own = {name: value.reshape(1, 1, *trust._flat[name].shape[1:]) for name, value in known.items()}
+    known = {name: np.asarray(draws.get(name, np.zeros_like(old)), np.float64) for name, old in trust.flat.items()}
+    own = {name: value.reshape(1, 1, *trust.flat[name].shape[1:]) for name, value in known.items()}
     return Trust(spec, trust.blueprint, own, {}, trust.table, trust.record)
 
 
@@ -101,7 +101,7 @@ def test_confusion_is_learned() -> None:
     errors = nous.Errors(popularity=False, difficulty=False, bias="class")
     model = nous.TrustModel(origin=None, errors=errors, answers={"x": ANSWERS})
     trust = model.fit(nous.Evidence(claims, settled=settled), seed=0)
-    rows = trust._flat["errors_confusion"].mean(0).reshape(3, 2)  # a: b, c;  b: a, c;  c: a, b
+    rows = trust.flat["errors_confusion"].mean(0).reshape(3, 2)  # a: b, c;  b: a, c;  c: a, b
     assert rows[1, 1] - rows[1, 0] > 1.5
     assert rows[2, 1] - rows[2, 0] > 1.5
 
@@ -221,10 +221,10 @@ def test_settled_facts_teach_the_trap() -> None:
     taught = model.fit(nous.Evidence(claims, settled=truth.assign(attribute="x")), method=short)
     untaught = model.fit(nous.Evidence(claims), method=short)
     prior = model.priors()["errors"]["logit_trap"].parameters
-    draws = untaught._flat["errors_logit_trap"]
+    draws = untaught.flat["errors_logit_trap"]
     assert draws.mean() == pytest.approx(prior["loc"], abs=0.3 * prior["scale"])
     assert draws.std() == pytest.approx(prior["scale"], rel=0.3)
-    assert taught._flat["errors_logit_trap"].mean() > prior["loc"] + 1.5 * prior["scale"]
+    assert taught.flat["errors_logit_trap"].mean() > prior["loc"] + 1.5 * prior["scale"]
 
 
 # ----------------------------------------------------------------------------------- a fit in batches, words of refusal
@@ -238,7 +238,7 @@ def test_batches_end_where_the_full_fit_ends() -> None:
     errors = nous.Errors(popularity=False, difficulty=False, bias="source", trap=True, correlation=True)
     model = nous.TrustModel(errors=errors, answers={"x": ANSWERS}, **AT_ONCE)
     whole, parts = (model.fit(evidence, method=nous.SVI(batch_claims=size), learn_from="all") for size in (10_000, 400))
-    found = {name: (whole._flat[name], parts._flat[name]) for name in whole._flat}
+    found = {name: (whole.flat[name], parts.flat[name]) for name in whole.flat}
     for name in ("errors_confusion", "errors_logit_trap", "errors_logit_correlation", "errors_bias", "base_rates"):
         one, other = found[name]
         assert np.abs(one.mean(0) - other.mean(0)).max() < 0.5 * one.std(0).max(), name

@@ -1,6 +1,6 @@
 """Computes the figures to reach and prints one table: ``python tests/benchmarks/run.py [names] [--data FOLDER]``.
 
-NAMES = ("robust", "worlds", "order", "covid", "crowd", "product", "one_question", "flights", "batches", "scale")
+Names: robust, worlds, order, covid, crowd, product, one_question, flights, batches, scale; all where none is given.
 """
 
 from __future__ import annotations
