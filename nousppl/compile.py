@@ -6,7 +6,7 @@ sorting.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -239,11 +239,9 @@ def _layout(encoded: Encoded, slots: Slots, questions: Ints, claims: Ints, data:
     longest = int(data["chain_position"].max(initial=0)) + 1
     lone = encoded.cells.size[questions] <= 2
     popular = encoded.errors.popularity and not bool(lone.all())
-    slot_blocks = entry_blocks = 0
     if longest > BLOCK:
-        data["slot_block"], data["block_instance"] = _blocks(slots.instance)
-        data["entry_block"], data["block_icell"] = _blocks(data["entry_icell"])
-        slot_blocks, entry_blocks = len(data["block_instance"]), len(data["block_icell"])
+        data |= _block_arrays(data)
+    slot_blocks, entry_blocks = len(data.get("block_instance", ())), len(data.get("block_icell", ()))
     nodes = 0
     if encoded.errors.has_difficulty(encoded.origin):
         smooth = not (popular and data["row_open"].any()) and not np.isfinite(data["claim_ceiling"]).any()
@@ -280,6 +278,28 @@ def _layout(encoded: Encoded, slots: Slots, questions: Ints, claims: Ints, data:
         open=bool(data["row_open"].any()),
         orders=bool((slots.orders > 1).any()),
     )
+
+
+def with_blocks(problem: Problem) -> Problem:
+    """The problem with its sums taken in blocks, as those of problems with long questions are: batches are laid out
+    alike."""
+    if problem.layout.slot_blocks:
+        return problem
+    arrays = {name: _frozen(array.astype(np.int32)) for name, array in _block_arrays(problem.data).items()}
+    slots, entries = len(arrays["block_instance"]), len(arrays["block_icell"])
+    layout = problem.layout._replace(slot_blocks=slots, entry_blocks=entries)
+    return replace(problem, layout=layout, data=problem.data | arrays)
+
+
+def _block_arrays(data: dict[str, Any]) -> dict[str, Ints]:
+    slot_block, block_instance = _blocks(data["slot_instance"])
+    entry_block, block_icell = _blocks(data["entry_icell"])
+    return {
+        "slot_block": slot_block,
+        "block_instance": block_instance,
+        "entry_block": entry_block,
+        "block_icell": block_icell,
+    }
 
 
 def _blocks(key: Ints) -> tuple[Ints, Ints]:

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nousppl.blueprint import Blueprint, centring, confusion_index, design_arrays
-from nousppl.compile import Problem, compile_problem, node_grid
+from nousppl.compile import Problem, compile_problem, node_grid, with_blocks
 from nousppl.encode import Encoded
 from nousppl.errors import InferenceError
 from nousppl.inference.options import NUTS, SVI
@@ -86,6 +86,8 @@ def batched(
     blueprint: Blueprint, encoded: Encoded, problems: list[Problem], mould: Mould | None = None
 ) -> tuple[Any, dict[str, Any], dict[str, Any]]:
     """Layout, shared arrays and stacked arrays of the batches of a fit; with a mould, all padded to its sizes."""
+    if any(problem.layout.slot_blocks for problem in problems):
+        problems = [with_blocks(problem) for problem in problems]
     everything = np.concatenate([p.claims for p in problems])
     widest = max(problems, key=lambda p: p.layout.nodes)
     shared = shared_arrays(blueprint, encoded, widest, everything)

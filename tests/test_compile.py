@@ -386,6 +386,18 @@ def test_parts_of_a_long_question_change_no_belief(monkeypatch: pytest.MonkeyPat
 # ------------------------------------------------------------------------------------------------ batches of a fit
 
 
+def test_batches_with_and_without_long_questions_are_laid_out_alike() -> None:
+    rng = np.random.default_rng(0)
+    sizes = np.r_[300, np.full(60, 4)]
+    frame = pd.DataFrame({"entity": np.repeat([f"e{i:02d}" for i in range(len(sizes))], sizes), "attribute": "x"})
+    frame["source"], frame["value"] = rng.choice(list("stuvw"), len(frame)), rng.choice(list("abc"), len(frame))
+    frame["time"] = np.arange(len(frame), dtype=float)
+    trust = nous.TrustModel(answers={"x": 5}).fit(
+        nous.Evidence(frame), nous.SVI(batch_claims=200, steps=100, draws=10), learn_from="all"
+    )
+    assert "batches" in trust.status and np.isfinite(trust.sample_stats["loss"]).all()
+
+
 def test_batches_cover_each_question_once_with_the_right_weight() -> None:
     features = dict.fromkeys(("soft", "text", "origin", "bias", "closed", "popularity"), True)
     evidence, model = random_case(11, questions=50, difficulty=False, rejected=False, **features)
