@@ -38,6 +38,7 @@ class LearnFrom(StrEnum):
 
     SETTLED = "settled"
     ALL = "all"
+    CUT = "cut"
 
 
 class Data(StrEnum):
@@ -159,7 +160,7 @@ def fit(
     model: Annotated[Path | None, typer.Option("--model", help="Model file in TOML; else the default model.")] = None,
     method: Annotated[Method | None, typer.Option("--method", help="How to fit; default svi.")] = None,
     learn_from: Annotated[
-        LearnFrom | None, typer.Option("--learn-from", help="Settled questions only, or all; default by their number.")
+        LearnFrom | None, typer.Option("--learn-from", help="Settled questions, all, or cut (see README); default by number.")
     ] = None,
     seed: Annotated[int | None, typer.Option("--seed", help="Seed of everything random; default 0.")] = None,
     out: Annotated[Path, typer.Option("--out", help="Where the trust goes (netCDF).")] = Path("trust.nc"),
