@@ -160,7 +160,8 @@ def fit(
     model: Annotated[Path | None, typer.Option("--model", help="Model file in TOML; else the default model.")] = None,
     method: Annotated[Method | None, typer.Option("--method", help="How to fit; default svi.")] = None,
     learn_from: Annotated[
-        LearnFrom | None, typer.Option("--learn-from", help="Settled questions, all, or cut (see README); default by number.")
+        LearnFrom | None,
+        typer.Option("--learn-from", help="Settled questions, all, or a cut; default by their number."),
     ] = None,
     seed: Annotated[int | None, typer.Option("--seed", help="Seed of everything random; default 0.")] = None,
     out: Annotated[Path, typer.Option("--out", help="Where the trust goes (netCDF).")] = Path("trust.nc"),
