@@ -147,7 +147,7 @@ for text in texts.values():
         names = [a.name for a in node.names] if isinstance(node, ast.Import) else []
         names += [node.module] if isinstance(node, ast.ImportFrom) else []
         for name in names:
-            if not name.startswith(("nousppl", "pyro", "torch")):
+            if not name.startswith(("nousppl", "pyro", "torch", "crowdkit")):
                 importlib.import_module(name)
 before = shared_state()
 for path in texts:
