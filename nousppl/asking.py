@@ -299,23 +299,17 @@ class OneQuestion:
     def _logs(self, start: int, stop: int, data: dict[str, Any]) -> Logs:
         from nousppl.inference.exact import claim_by_claim
 
+        small = self.problem.layout
+        # What pads is left out before anything is copied: this is most of the time that a single belief takes.
+        sizes = (small.slots, small.entries, small.cells, small.cells, None, None, small.slots, None)
         blocks = []
         for first in range(start, stop, self.jax_step):
             index = np.minimum(np.arange(first, first + self.jax_step), self.draws - 1)
-            draws = {name: value[index] for name, value in self.parameters.items()}
+            whole = first == 0 and self.jax_step == self.draws
+            draws = self.parameters if whole else {n: value[index] for n, value in self.parameters.items()}
             kept = min(self.jax_step, stop - first)
-            blocks.append([np.asarray(x)[:kept] for x in claim_by_claim(self.layout, self.features, data, draws)])
-        slot, entry, prior, base, trap, correlation, repeated, node_log = (
-            np.concatenate(parts).astype(np.float64) for parts in zip(*blocks, strict=True)
-        )
-        small = self.problem.layout
-        return Logs(
-            slot[:, :, : small.slots],
-            entry[:, :, : small.entries],
-            prior[:, : small.cells],
-            base[:, : small.cells],
-            trap,
-            correlation,
-            repeated[:, : small.slots],
-            node_log,
-        )
+            found = claim_by_claim(self.layout, self.features, data, draws)
+            blocks.append([np.asarray(x)[:kept][..., :size] for x, size in zip(found, sizes, strict=True)])
+        if len(blocks) == 1:
+            return Logs(*(part.astype(np.float64) for part in blocks[0]))
+        return Logs(*(np.concatenate(parts).astype(np.float64) for parts in zip(*blocks, strict=True)))
