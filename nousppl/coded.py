@@ -95,6 +95,11 @@ class Coded:
         return _starts(self.settled_question, len(self.questions))
 
     @cached_property
+    def settled_truths(self) -> NDArray[np.int64]:
+        """Questions with a settled truth, ascending; rejections are none."""
+        return np.unique(self.settled_question[~self.settled_rejected]).astype(np.int64)
+
+    @cached_property
     def answer_value(self) -> NDArray[np.object_]:
         """(C,) the values of `answers`."""
         return self.answers["value"].to_numpy(dtype=object)

@@ -78,7 +78,7 @@ def learned_from(trust: Trust, evidence: Evidence, name: str) -> Evidence:
     record, coded = trust.record, evidence.coded
     if trust.default:
         raise QuestionError(f"{name}: draws of the priors, nothing was learned; fit it first")
-    settled = np.unique(coded.settled_question[~coded.settled_rejected])
+    settled = coded.settled_truths
     keys = set(zip(*(coded.questions[column].iloc[settled] for column in KEYS), strict=True))
     same = record["questions"] == len(coded.questions) and record["claims"] == len(coded.claim_key)
     if not same or (record["settled"] > 0 and keys != set(trust.seen)):

@@ -27,7 +27,7 @@ def settled_questions(evidence: Evidence) -> tuple[Ints, int]:
         EvidenceError: there are none.
     """
     coded = evidence.coded
-    settled = np.unique(coded.settled_question[~coded.settled_rejected]).astype(np.int64)
+    settled = coded.settled_truths
     asked = settled[np.diff(coded.claim_start)[settled] > 0]
     if not len(asked):
         raise EvidenceError(

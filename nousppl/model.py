@@ -103,16 +103,6 @@ class TrustModel:
         """
         return self._fit(evidence, options_of(method), seed, learn_from, progress)
 
-    def update(self, previous: Trust, evidence: Evidence, method: str | SVI, seed: int, progress: Any) -> Trust:
-        """Go on with a fit of this model; see `nousppl.trust.Trust.update`."""
-        options = options_of(method)
-        if isinstance(options, NUTS):
-            raise InferenceError("update goes on by SVI; fit again for draws by NUTS")
-        learned = str(previous.record["learn_from"])
-        return self._fit(
-            evidence, options, seed, None if learned == "nothing" else learned, progress, previous=previous
-        )
-
     def _fit(
         self,
         evidence: Evidence,
@@ -125,7 +115,7 @@ class TrustModel:
     ) -> Trust:
         from nousppl.trust import Trust
 
-        settled_questions = _settled_questions(evidence)
+        settled_questions = evidence.coded.settled_truths
         if learn_from is None:
             learn_from = "settled" if len(settled_questions) >= ENOUGH else "all"
         blueprint = draw_up(self, evidence, None if learn_from == "all" else settled_questions)
@@ -198,11 +188,6 @@ def prior_draws(blueprint: Blueprint, seed: int, count: int) -> Draws:
         value = np.asarray(distribution(site.prior).sample(key, shape), np.float64)
         out[site.name] = value if site.scale is None else value * out[site.scale][..., None]
     return out
-
-
-def _settled_questions(evidence: Evidence) -> NDArray[np.int64]:
-    coded = evidence.coded
-    return np.unique(coded.settled_question[~coded.settled_rejected]).astype(np.int64)
 
 
 def options_of(method: str | SVI | NUTS) -> SVI | NUTS:

@@ -181,9 +181,10 @@ def _affinities(pairs: pd.DataFrame | None) -> dict[str, Any]:
         return {"groups": None}
     groups = kin.echo_groups(pairs)
     order = list(dict.fromkeys(str(name) for group in groups for name in sorted(map(str, group))))[:MOST_SOURCES]
-    names = pairs[["source", "origin"]].astype(str)
-    shown = pairs[names.isin(order).all(axis=1)].assign(**names)
-    rank = shown[["source", "origin"]].map(order.index).min(axis=1)
+    names = pairs.assign(source=pairs["source"].astype(str), origin=pairs["origin"].astype(str))
+    shown = names[names["source"].isin(order) & names["origin"].isin(order)]
+    place = {name: i for i, name in enumerate(order)}
+    rank = np.minimum(shown["source"].map(place), shown["origin"].map(place))
     shown = shown.iloc[rank.to_numpy().argsort(kind="stable")]
     lines = [", ".join(sorted(map(str, group))) for group in groups]
     size = 2.5 + 0.16 * len(order)

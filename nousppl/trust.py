@@ -21,9 +21,10 @@ from nousppl.blueprint import Blueprint
 from nousppl.compile import compile_problem
 from nousppl.densify import write_out
 from nousppl.encode import Encoded
-from nousppl.errors import QuestionError
+from nousppl.errors import InferenceError, QuestionError
 from nousppl.evidence import Evidence
-from nousppl.model import TrustModel
+from nousppl.inference.options import NUTS, SVI
+from nousppl.model import TrustModel, options_of
 from nousppl.models import reference
 from nousppl.models.layout import Layout
 from nousppl.question import Question
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
 
     import xarray as xr
 
-    from nousppl.inference.options import SVI
     from nousppl.padding import Mould
 
 Draws = dict[str, NDArray[np.float64]]
@@ -179,7 +179,12 @@ class Trust:
         Raises:
             InferenceError: another method; NUTS has nothing to go on from.
         """
-        return self.model.update(self, evidence, method, seed, progress)
+        options = options_of(method)
+        if isinstance(options, NUTS):
+            raise InferenceError("update goes on by SVI; fit again for draws by NUTS")
+        learned = str(self.record["learn_from"])
+        learn_from = None if learned == "nothing" else learned
+        return self.model._fit(evidence, options, seed, learn_from, progress, previous=self)
 
     @property
     def sources(self) -> pd.DataFrame:

@@ -14,10 +14,9 @@ from nousppl.fitting import learned_questions, used_claims
 from nousppl.models.program import Site
 
 Draws = dict[str, NDArray[np.float64]]
-Start = dict[str, "Moments"]
-"""Name of a parameter as it is fitted -> mean and standard deviation on the unconstrained scale, (size,) each."""
-
 Moments = tuple[NDArray[np.float64], NDArray[np.float64]]
+Start = dict[str, Moments]
+"""Name of a parameter as it is fitted -> mean and standard deviation on the unconstrained scale, (size,) each."""
 Masks = dict[str, NDArray[np.bool_]]
 
 TINY = 1e-30

@@ -141,11 +141,9 @@ def truths(evidence: Evidence, questions: pd.DataFrame) -> pd.DataFrame:
 
 def row_of(trust: Trust | None, learned: Evidence, n: int, began: float) -> dict[str, Any]:
     """What ``by_fold`` says of one fit."""
-    coded = learned.coded
-    known = len(np.unique(coded.settled_question[~coded.settled_rejected]))
     return {
         "n": n,
-        "learned": known,
+        "learned": len(learned.coded.settled_truths),
         "seconds": time.perf_counter() - began,
         "converged": None if trust is None else bool(trust.record["converged"]),
         "status": "" if trust is None else trust.status,

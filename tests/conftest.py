@@ -9,6 +9,10 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
+import nousppl as nous
+from nousppl.datasets import world
+from nousppl.simulate import World
+
 JAX_SETTINGS = ("jax_enable_x64", "jax_debug_nans", "jax_disable_jit", "jax_default_matmul_precision", "jax_platforms")
 
 
@@ -48,3 +52,15 @@ def shared_state_is_left_alone() -> Iterator[None]:
         after |= {name: before[name] for name in ("warnings filters", "global random numbers of numpy")}
     changed = [name for name in before if before[name] != after[name]]
     assert not changed, f"the test changed for the whole process: {', '.join(changed)}"
+
+
+@pytest.fixture(scope="module")
+def small() -> World:
+    """A world that fits are cheap on."""
+    return world(questions=200, sources=20, seed=3)
+
+
+@pytest.fixture(scope="module")
+def evidence(small: World) -> nous.Evidence:
+    """All its claims, all its truths settled."""
+    return nous.Evidence(small.claims, settled=small.settled)

@@ -18,23 +18,12 @@ from voting import vote
 import nousppl as nous
 from nousppl import arviz_bridge, asking, saving
 from nousppl.comparison import paired, permutation_p, sign_p
-from nousppl.datasets import world
 from nousppl.held_out import CrossValidation
 from nousppl.power_scaling import log_prior
 from nousppl.simulate import World
 from nousppl.trust import Trust
 
 OPTIONS = nous.SVI(draws=400)
-
-
-@pytest.fixture(scope="module")
-def small() -> World:
-    return world(questions=200, sources=20, seed=3)
-
-
-@pytest.fixture(scope="module")
-def evidence(small: World) -> nous.Evidence:
-    return nous.Evidence(small.claims, settled=small.settled)
 
 
 def model(small: World, echoes: bool, **options: Any) -> nous.TrustModel:

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 from belief_cases import drinks, handmade, table
 
-from nousppl import echoes
+from nousppl import echoes, plotting
 from nousppl.beliefs import Beliefs
 from nousppl.errors import FileError
 from nousppl.report import Content, Example, render, score_rows, write_report
@@ -126,6 +126,41 @@ def test_report_shows_the_sources_with_most_claims(content):
     words = " ".join(opened(render(content._replace(sources=many))).words)
     assert "The 40 sources with most claims" in words
     assert "source 79" in words and "source 39 " not in words
+
+
+def test_report_shows_which_sources_echo_each_other(content):
+    pairs = pd.DataFrame(
+        {
+            "source": ["b", "c", "c", "<d>"],
+            "origin": ["a", "a", "b", "a"],
+            "met": [30, 20, 25, 12],
+            "weight": [90.0, 80.0, 70.0, 0.02],
+            "lower": [60.0, 50.0, 40.0, 0.0],
+            "upper": [120.0, 110.0, 100.0, 0.1],
+            "repeats": [0.99, 0.98, 0.97, 0.02],
+            "repeats_lower": [0.98, 0.97, 0.96, 0.0],
+        }
+    )
+    page = render(content._replace(affinities=pairs))
+    parsed = opened(page)
+    words = " ".join(parsed.words)
+    assert parsed.stack == [] and len(parsed.loads) == 4
+    assert "Sources that echo each other" in words and "1 group among 4 pairs of sources" in words
+    assert "a, b, c" in words and "<d>" not in page
+    strangers = opened(render(content._replace(affinities=pairs.assign(repeats_lower=0.1))))
+    assert len(strangers.loads) == 3 and "0 groups among 4 pairs" in " ".join(strangers.words)
+    assert "Sources that echo each other" not in " ".join(opened(render(content)).words)
+
+
+def test_the_matrix_of_echoes_holds_both_directions():
+    from matplotlib.figure import Figure
+
+    pairs = pd.DataFrame({"source": ["b", "a", "c"], "origin": ["a", "b", "a"], "repeats": [0.9, 0.2, 0.5]})
+    axes = plotting.plot_echoes(pairs, Figure().subplots())
+    matrix = np.ma.getdata(axes.images[0].get_array())
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["b", "a", "c"]
+    # A row repeats a column; the pair of a and c stands for both directions.
+    assert (matrix[0, 1], matrix[1, 0], matrix[2, 1], matrix[1, 2]) == (0.9, 0.2, 0.5, 0.5)
 
 
 def test_report_into_a_missing_folder(content, tmp_path):

@@ -11,7 +11,6 @@ from voting import vote
 
 import nousppl as nous
 from nousppl.compile import compile_problem
-from nousppl.datasets import world
 from nousppl.folds import assign, groups_of, settled_questions
 from nousppl.held_out import CrossValidation
 from nousppl.inference import exact, svi
@@ -19,16 +18,6 @@ from nousppl.padding import SIZES, Mould
 from nousppl.simulate import World
 
 FORMULA = "1 + (1|source)"
-
-
-@pytest.fixture(scope="module")
-def small() -> World:
-    return world(questions=200, sources=20, seed=3)
-
-
-@pytest.fixture(scope="module")
-def evidence(small: World) -> nous.Evidence:
-    return nous.Evidence(small.claims, settled=small.settled)
 
 
 @pytest.fixture(scope="module")

@@ -4,6 +4,8 @@ times, many workers a question. One model for seven data sets, with nothing sett
 from __future__ import annotations
 
 import importlib.util
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -29,14 +31,14 @@ BEHIND = -1.96
 """Standard errors of the paired difference that an accuracy may lie behind."""
 
 
-def model(answers: list[str]) -> nous.TrustModel:
+def model(answers: Mapping[Any, Any] | None) -> nous.TrustModel:
     """Hierarchical Dawid-Skene with a trap and correlated errors; the same for every set."""
     return nous.TrustModel(
         "1 + (1|source)",
         origin=None,
         errors=nous.Errors(popularity=False, difficulty=False, bias="source", trap=True, correlation=True),
         base_rates="learned",
-        answers={"label": answers},
+        answers=answers,
     )
 
 
@@ -90,7 +92,7 @@ def figures(name: str, share: float) -> tuple[list[Row], dict[str, float]]:
     known, tested = settled[chosen], settled[~chosen]
     evidence = nous.Evidence(claims, settled=known if share else None)
     with watch() as taken:
-        trust = model(answers).fit(evidence, learn_from="all")
+        trust = model({"label": answers}).fit(evidence, learn_from="all")
         ours = marked(table_of(trust.posteriors(evidence), answers), tested, answers)
     where, n = f"crowd {name}, {share:.0%} settled", len(tested)
     others = {

@@ -9,7 +9,7 @@ from importlib.util import find_spec
 
 import numpy as np
 import pandas as pd
-from benchmarks import covid
+from benchmarks import covid, crowd
 from benchmarks.data_sets import KEYS, Task
 
 import nousppl as nous
@@ -52,12 +52,6 @@ class Spec:
         chosen = evidence.subset(np.flatnonzero(asked))
         learned = evidence if self.learn_from == "all" else chosen
         return self.model(task).fit(learned, self.options, seed, self.learn_from).posteriors(chosen)
-
-
-def _crowd(task: Task) -> nous.TrustModel:
-    """Hierarchical Dawid & Skene with a trap and correlated errors; the same for every set."""
-    errors = nous.Errors(popularity=False, difficulty=False, bias="source", trap=True, correlation=True)
-    return nous.TrustModel(origin=None, errors=errors, base_rates="learned", answers=task.answers)
 
 
 def _flight(task: Task) -> nous.TrustModel:
@@ -103,7 +97,7 @@ OURS: dict[str, Spec] = {
     "population": Spec(_population, FAST, "settled"),
     "liar": Spec(_speaker, FAST, "settled"),
     "covid_rumor": Spec(lambda task: covid.model(echoes=True), covid.OPTIONS, "settled"),
-    "crowd": Spec(_crowd, nous.SVI(), "all"),
+    "crowd": Spec(lambda task: crowd.model(task.answers), nous.SVI(), "all"),
 }
 """Our specification for each data set; "crowd" stands for all crowd sets that are not named."""
 
