@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -75,23 +74,10 @@ _TARGET = {
 _FILL = {"slot_size": 2.0, "slot_looks": 1.0, "row_uniform": 1.0, "term_uniform": 1.0}
 
 
-HALF_STEPS = 64
-"""Up to this many claims a single question is padded to steps half as high: it takes most of the time there."""
-
-
-def rungs() -> Iterator[int]:
-    """Sizes that single questions are padded to: 16, 24, 32, 48, 64, 128, 256, ..."""
+def ladder(layout: Layout) -> Layout:
+    """The layout of single questions that this one is padded to: powers of two, all sizes tied to one of them."""
     step = 16
     while True:
-        yield step
-        if step < HALF_STEPS:
-            yield step * 3 // 2
-        step *= 2
-
-
-def ladder(layout: Layout) -> Layout:
-    """The layout of single questions that this one is padded to, all sizes tied to one of `rungs`."""
-    for step in rungs():
         sizes = {
             "questions": 1,
             "instances": 8,
@@ -108,10 +94,10 @@ def ladder(layout: Layout) -> Layout:
             "slot_blocks": step // 64 if layout.slot_blocks else 0,
             "entry_blocks": step // 16 if layout.entry_blocks else 0,
         }
-        rounds = (step - 1).bit_length()
+        rounds = step.bit_length() - 1
         if all(getattr(layout, name) <= size for name, size in sizes.items()) and layout.rounds <= rounds:
             return layout._replace(**sizes, rounds=rounds, orders=True)  # type: ignore[arg-type]
-    raise AssertionError("rungs have no end")
+        step *= 2
 
 
 def rounded(layouts: list[Layout]) -> Layout:

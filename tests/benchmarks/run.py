@@ -1,6 +1,6 @@
 """Computes the figures to reach and prints one table: ``python tests/benchmarks/run.py [names] [--data FOLDER]``.
 
-Names: robust, worlds, order, covid, crowd, product, one_question, flights, batches, scale; all where none is given.
+Names: robust, worlds, order, covid, crowd, product, one_question, flights, echoes, batches, scale; all where none is given.
 """
 
 from __future__ import annotations
@@ -16,7 +16,19 @@ if __name__ == "__main__":
 
 from benchmarks.table import VARIABLE, MissingDataError, Row, show, watch
 
-NAMES = ("robust", "worlds", "order", "covid", "crowd", "product", "one_question", "flights", "batches", "scale")
+NAMES = (
+    "robust",
+    "worlds",
+    "order",
+    "covid",
+    "crowd",
+    "product",
+    "one_question",
+    "flights",
+    "echoes",
+    "batches",
+    "scale",
+)
 
 
 def rows_of(name: str) -> list[Row]:

@@ -151,22 +151,6 @@ def growth() -> list[Row]:
     ]
 
 
-def flight() -> list[Row]:
-    """SVI on all flight questions with a known truth, the first 14 days settled, from tables to a settled fit."""
-    task = data_sets.flight()[0]
-    evidence = task.evidence.with_settled(task.splits[0].learned)
-    origin = nous.Origin(strong=None, affinity="source", lag=False, order="unknown", orders=1)
-    model = nous.TrustModel("1 + (1|source) + (1|attribute:source)", "1 + (1|source)", origin)
-    with watch() as taken:
-        trust = model.fit(evidence, seed=0, learn_from="settled")
-    where = f"flight, affinity of sources; {trust.status.partition(';')[0]}; settled: {trust.record['converged']}"
-    n = len(task.splits[0].learned)
-    return [
-        at_most("SVI to settled", where, n, taken.wall, 120, " s"),
-        shown("the same in processor time, s", where, n, taken.cpu),
-    ]
-
-
 def peers() -> list[Row]:
     """Crowd labels end to end, fit and posteriors, in the same run as crowd-kit's GLAD and MACE, each once."""
     rows = []
@@ -198,4 +182,4 @@ def alone(peer: str, name: str, patience: float) -> float:
 
 def rows() -> list[Row]:
     """All rows."""
-    return [*gradient_ratio(), *growth(), *flight(), *peers()]
+    return [*gradient_ratio(), *growth(), *peers()]
