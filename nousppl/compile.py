@@ -76,7 +76,8 @@ def compile_problem(encoded: Encoded, questions: Ints, seed: int = 0) -> Problem
     for group in groups:
         code = np.zeros(len(slots.claim), np.int64)
         for f in group:
-            code = code * (int(encoded.features[f].max(initial=0)) + 1) + encoded.features[f][claims][slots.claim]
+            feature = encoded.features[f][claims]
+            code = code * (int(feature.max(initial=0)) + 1) + feature[slots.claim]
         chains.append(chain(joint(slots.instance, code)[slots.row_slot]))
         chains.append(chain(joint(slots.row_icell, code[slots.row_slot])))
     data: dict[str, Any] = {}

@@ -166,11 +166,13 @@ def pad(problem: Problem, layout: Layout) -> dict[str, NDArray[Any]]:
 
 def pad_last(array: NDArray[Any], size: int, fill: float = 0.0) -> NDArray[Any]:
     """The array with its last axis extended to ``size``."""
-    extra = size - array.shape[-1]
-    if extra <= 0:
+    held = array.shape[-1]
+    if size <= held:
         return array
-    tail = np.full((*array.shape[:-1], extra), fill, array.dtype)
-    return np.concatenate([array, tail], axis=-1)
+    out = np.empty((*array.shape[:-1], size), array.dtype)
+    out[..., :held] = array
+    out[..., held:] = fill
+    return out
 
 
 def _padded(name: str, array: NDArray[Any], dimension: str, old: Layout, new: Layout) -> NDArray[Any]:

@@ -85,41 +85,45 @@ class Unfolded:
         return samples, np.exp(log_p - np.log(len(samples))), log_p - log_q
 
     def _claim_log(self, logs: Logs) -> Floats:
-        """(draws, nodes, orders, claims, cells) log likelihood of each claim, claims in event order."""
+        """(nodes, orders, claims, cells, draws) log likelihood of each claim, claims in event order.
+
+        The draws come last, since all that follows runs over whole vectors of them.
+        """
         layout, data = self.problem.layout, self.problem.data
-        by_cell = np.repeat(logs.slot[..., None], layout.cells, axis=-1)
+        slot, entry = (np.ascontiguousarray(part.transpose(1, 2, 0)) for part in (logs.slot, logs.entry))
+        by_cell = np.repeat(slot[:, :, None], layout.cells, axis=2)
         icell = data["entry_icell"]
-        by_cell[:, :, data["entry_slot"], icell - data["icell_instance"][icell] * layout.cells] += logs.entry
-        shape = (*logs.slot.shape[:2], layout.instances, len(self.problem.claims), layout.cells)
-        return by_cell[:, :, self.back].reshape(shape)
+        by_cell[:, data["entry_slot"], icell - data["icell_instance"][icell] * layout.cells] += entry
+        shape = (slot.shape[0], layout.instances, len(self.problem.claims), layout.cells, slot.shape[2])
+        return by_cell[:, self.back].reshape(shape)
 
     def _log_joint(self, part: Iterable[Logs]) -> Floats:
-        """(cells, draws, claims + 1) log joint of the truth and the claims so far, orders and difficulty averaged."""
+        """(claims + 1, cells, draws) log joint of the truth and the claims so far, orders and difficulty averaged."""
         orders, joints = self.problem.layout.instances, []
         for logs in part:
-            joint = np.cumsum(np.moveaxis(self._claim_log(logs), -1, 0), axis=4)
-            if joint.shape[2] * orders == 1:
-                joints.append(joint[:, :, 0, 0] + logs.node_log)
+            joint = np.cumsum(self._claim_log(logs), axis=2)
+            weight = logs.node_log.T[:, None, None, None]
+            if joint.shape[0] * orders == 1:
+                joints.append((joint + weight)[0, 0])
             else:
-                joints.append(log_sum_exp(joint + logs.node_log[:, :, None, None], axis=(2, 3)) - np.log(orders))
+                joints.append(log_sum_exp(joint + weight, axis=(0, 1)) - np.log(orders))
             joints = [reduce(np.logaddexp, joints)]
-        start = np.zeros((*joints[0].shape[:2], 1))
-        return self._log_truth(np.concatenate([start, joints[0]], axis=2), logs)
+        start = np.zeros((1, *joints[0].shape[1:]))
+        return self._log_truth(np.concatenate([start, joints[0]]), logs)
 
     def _log_truth(self, likelihood: Floats, logs: Logs) -> Floats:
         """What ``nousppl.models.program.truth_logs`` makes of the likelihood after each claim, up to a factor by draw
-        and claim; (cells, draws, claims + 1)."""
+        and claim; (claims + 1, cells, draws)."""
         if not (logs.trap.any() or logs.correlation.any()):
-            return np.asarray(likelihood + logs.prior.T[:, :, None])
-        base, possible = logs.base.T[:, :, None], self.problem.data["cell_log_possible"][:, None, None]
+            return np.asarray(likelihood + logs.prior.T)
+        base, possible = logs.base.T, self.problem.data["cell_log_possible"][:, None]
         in_order = self.looks[self.problem.slot_claim[self.back][: len(self.looks)]]
-        claims = np.maximum(np.cumsum(np.r_[0.0, in_order]), 1.0)
-        count = self.problem.data["cell_log_count"][:, None, None]
-        law = (likelihood + base - count) / (1.0 + logs.correlation[:, None] * (claims - 1.0)) + count
-        law = law - log_sum_exp(law, axis=0, keepdims=True)
-        trap = logs.trap[:, None]
+        claims = np.maximum(np.cumsum(np.r_[0.0, in_order]), 1.0)[:, None, None]
+        count = self.problem.data["cell_log_count"][:, None]
+        law = (likelihood + base - count) / (1.0 + logs.correlation * (claims - 1.0)) + count
+        law = law - log_sum_exp(law, axis=1, keepdims=True)
         with np.errstate(divide="ignore"):
-            return np.asarray(np.logaddexp(law + np.log1p(-trap), base + np.log(trap)) + possible)
+            return np.asarray(np.logaddexp(law + np.log1p(-logs.trap), base + np.log(logs.trap)) + possible)
 
     def fresh(self) -> Floats:
         """(claims,) probability that each claim is fresh, averaged over the truth, the orders and the draws."""
@@ -133,11 +137,11 @@ class Unfolded:
             weights, inverses = [], []
             for logs in part:
                 claim_log = self._claim_log(logs)
-                total = claim_log.sum(3) + logs.node_log[:, :, None, None] + logs.prior[:, None, None, :]
-                weights.append(log_sum_exp(total, axis=(1, 3)))
-                inverses.append(log_sum_exp(total[:, :, :, None] - claim_log, axis=(1, 4)))
+                total = claim_log.sum(2) + logs.node_log.T[:, None, None] + logs.prior.T
+                weights.append(log_sum_exp(total, axis=(0, 2)))
+                inverses.append(log_sum_exp(total[:, :, None] - claim_log, axis=(0, 3)))
                 weights, inverses = [reduce(np.logaddexp, weights)], [reduce(np.logaddexp, inverses)]
-            weight, inverse = weights[0], inverses[0]
+            weight, inverse = weights[0].T, inverses[0].transpose(2, 0, 1)
             order = np.exp(weight - log_sum_exp(weight, axis=1, keepdims=True))
             repeated = logs.repeated[:, self.back].reshape(len(order), orders, claims)
             yield Fresh(order, np.exp(inverse - weight[:, :, None]), repeated)
@@ -155,35 +159,38 @@ def log_sum_exp(x: Floats, axis: int | tuple[int, ...], keepdims: bool = False) 
 
 
 def _sums(total: Floats) -> tuple[Floats, Floats, Floats]:
-    """Beliefs from log joints (cells, draws, claims + 1).
+    """Beliefs from log joints (claims + 1, cells, draws).
 
     Returns:
         (draws, cells) the final ones; logs of their sums over draws (claims + 1, cells), and of those of the rest.
     """
-    p = np.exp(total - total.max(0))
-    if len(p) <= SMALL:
-        rest = np.tensordot(1.0 - np.eye(len(p)), p, axes=1)
+    p = np.exp(total - total.max(1, keepdims=True))
+    cells = p.shape[1]
+    if cells <= SMALL:
+        rest = (1.0 - np.eye(cells)) @ p
     else:
-        rest = np.exp(log_rest(total - log_sum_exp(total, axis=0)) + np.log(p.sum(0)))
-    whole = p.sum(0)
-    p, rest = p / whole, rest / whole
-    mean, others = p.sum(1).T, rest.sum(1).T
+        whole_log = log_sum_exp(total, axis=1, keepdims=True)
+        rest = np.exp(log_rest(total - whole_log) + np.log(p.sum(1, keepdims=True)))
+    whole = p.sum(1, keepdims=True)
+    p /= whole
+    rest /= whole
+    mean, others = p.sum(2), rest.sum(2)
     if (mean > 0.0).all() and (others > 0.0).all():
-        return p[:, :, -1].T, np.log(mean), np.log(others)
+        return p[-1].T, np.log(mean), np.log(others)
     # Beyond the range of floats, wholly in logs.
-    log_p = total - log_sum_exp(total, axis=0)
+    log_p = total - log_sum_exp(total, axis=1, keepdims=True)
     with np.errstate(divide="ignore", invalid="ignore"):
-        return p[:, :, -1].T, log_sum_exp(log_p, axis=1).T, log_sum_exp(log_rest(log_p), axis=1).T
+        return p[-1].T, log_sum_exp(log_p, axis=2), log_sum_exp(log_rest(log_p), axis=2)
 
 
 def log_rest(log_p: Floats) -> Floats:
-    """``log(1 - p)`` for log probabilities normalised along the first axis, accurate where p is near 1."""
-    top = log_p.argmax(0)[None]
+    """``log(1 - p)`` for log probabilities normalised along the second axis, accurate where p is near 1."""
+    top = log_p.argmax(1)[:, None]
     out = np.log1p(-np.minimum(np.exp(log_p), 1.0 - 1e-16))
     without = log_p.copy()
-    np.put_along_axis(without, top, -np.inf, axis=0)
+    np.put_along_axis(without, top, -np.inf, axis=1)
     with np.errstate(divide="ignore"):
-        np.put_along_axis(out, top, log_sum_exp(without, axis=0, keepdims=True), axis=0)
+        np.put_along_axis(out, top, log_sum_exp(without, axis=1, keepdims=True), axis=1)
     return out
 
 

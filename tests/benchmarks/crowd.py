@@ -31,6 +31,10 @@ BEHIND = -1.96
 """Standard errors of the paired difference that an accuracy may lie behind."""
 
 
+OPTIONS = nous.SVI(full_size=20, learning_rate=0.05)
+"""Full covariance over the top-level parameters only: the effects of hundreds of workers are nearly independent."""
+
+
 def model(answers: Mapping[Any, Any] | None) -> nous.TrustModel:
     """Hierarchical Dawid-Skene with a trap and correlated errors; the same for every set."""
     return nous.TrustModel(
@@ -92,7 +96,7 @@ def figures(name: str, share: float) -> tuple[list[Row], dict[str, float]]:
     known, tested = settled[chosen], settled[~chosen]
     evidence = nous.Evidence(claims, settled=known if share else None)
     with watch() as taken:
-        trust = model({"label": answers}).fit(evidence, learn_from="all")
+        trust = model({"label": answers}).fit(evidence, OPTIONS, learn_from="all")
         ours = marked(table_of(trust.posteriors(evidence), answers), tested, answers)
     where, n = f"crowd {name}, {share:.0%} settled", len(tested)
     others = {

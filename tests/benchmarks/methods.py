@@ -97,7 +97,7 @@ OURS: dict[str, Spec] = {
     "population": Spec(_population, FAST, "settled"),
     "liar": Spec(_speaker, FAST, "settled"),
     "covid_rumor": Spec(lambda task: covid.model(echoes=True), covid.OPTIONS, "settled"),
-    "crowd": Spec(lambda task: crowd.model(task.answers), nous.SVI(), "all"),
+    "crowd": Spec(lambda task: crowd.model(task.answers), crowd.OPTIONS, "all"),
 }
 """Our specification for each data set; "crowd" stands for all crowd sets that are not named."""
 
