@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from nousppl.evidence import Evidence
     from nousppl.held_out import CrossValidation
     from nousppl.in_order import prequential
+    from nousppl.inference.compiled import keep_compiled
     from nousppl.inference.options import NUTS, SVI
     from nousppl.model import TrustModel
     from nousppl.models.specification import Errors, Origin
@@ -58,6 +59,7 @@ __all__ = [
     "cross_validate",
     "datasets",
     "default_trust",
+    "keep_compiled",
     "load",
     "peers",
     "posterior",
@@ -80,6 +82,7 @@ _HOMES = {
     "compare": "nousppl.comparison",
     "cross_validate": "nousppl.validation",
     "default_trust": "nousppl.trust",
+    "keep_compiled": "nousppl.inference.compiled",
     "load": "nousppl.trust",
     "posterior": "nousppl.trust",
     "prequential": "nousppl.in_order",

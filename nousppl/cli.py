@@ -125,8 +125,16 @@ def main(
     version: Annotated[
         bool, typer.Option("--version", help="Show the version.", is_eager=True, callback=version)
     ] = False,
+    compiled: Annotated[
+        Path | None,
+        typer.Option("--compiled", envvar="NOUSPPL_COMPILED", help="Folder where compiled code is kept for next time."),
+    ] = None,
 ) -> None:
     """Truth discovery with probabilistic programs."""
+    if compiled is not None:
+        from nousppl.inference.compiled import keep_compiled
+
+        keep_compiled(compiled)
 
 
 @app.command()

@@ -1,4 +1,4 @@
-"""Which sites of the flight data republish each other: pairs and groups found against those known, and the time taken."""
+"""Which sites of the flight data republish each other: pairs found against those known, and the time taken."""
 
 from __future__ import annotations
 
