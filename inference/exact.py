@@ -33,12 +33,14 @@ class ClaimLogs(NamedTuple):
     """(draws, nodes, entries) what is added where the entry's cell is the truth."""
     prior: NDArray[np.float32]
     """(draws, cells) log prior mass of what the question looks like."""
-    base: NDArray[np.float32]
-    """(draws, cells) log base rate, whatever is settled or rejected."""
-    trap: NDArray[np.float32]
+    base: NDArray[np.float32] | None
+    """(draws, cells) log base rate, whatever is settled or rejected; None where there is neither of the next two."""
+    trap: NDArray[np.float32] | None
     """(draws,) chance of a trap."""
-    correlation: NDArray[np.float32]
+    correlation: NDArray[np.float32] | None
     """(draws,) correlation of the errors."""
+    original: NDArray[np.float32] | None
+    """(draws, slots) chance that the claim is not itself a repetition; None without correlation."""
     repeated: NDArray[np.float32]
     """(draws, slots) chance that the claim comes out as it did by repetition."""
     node_log: NDArray[np.float32]
@@ -69,7 +71,7 @@ def cell_logs(layout: Layout, features: tuple[str, ...], data: dict[str, Any], d
 
     def one(draw: dict[str, Any]) -> jax.Array:
         theta = theta_of(features, draw, data.get("text_grid"))
-        joint = truth_logs(JAX, layout, data, theta, likelihood(JAX, layout, data, theta).by_cell)
+        joint = truth_logs(JAX, layout, data, theta, *likelihood(JAX, layout, data, theta))
         evidence = JAX.logsumexp_by(joint, data["cell_question"], layout.questions)
         return joint - evidence[data["cell_question"]]
 
@@ -105,7 +107,7 @@ def witnesses(
         slot_log, entry_log = claim_logs(JAX, layout, data, theta, terms, jnp.asarray(0.0))
         in_order = by_icell(JAX, layout, data, theta, terms)
         by_cell = over_orders(JAX, layout, data, in_order)
-        truth = truth_logs(JAX, layout, data, theta, by_cell)
+        truth = truth_logs(JAX, layout, data, theta, by_cell, terms.echo.originality)
         posterior = truth - JAX.logsumexp_by(truth, data["cell_question"], layout.questions)[data["cell_question"]]
         # What is fresh goes by what the question looks like.
         prior = look_log_prior(JAX, layout, data, theta)
@@ -155,9 +157,10 @@ def claim_by_claim(layout: Layout, features: tuple[str, ...], data: dict[str, An
             slot_log,
             entry_log,
             look_log_prior(JAX, layout, data, theta),
-            base_log_mass(JAX, data, theta),
-            theta.get("trap", jnp.asarray(0.0)),
-            theta.get("correlation", jnp.asarray(0.0)),
+            base_log_mass(JAX, data, theta) if "trap" in theta or "correlation" in theta else None,
+            theta.get("trap"),
+            theta.get("correlation"),
+            terms.echo.originality if "correlation" in theta else None,
             repeated_by_slot(layout, data, terms),  # type: ignore[arg-type]
             node_log,  # type: ignore[arg-type]
         )

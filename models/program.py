@@ -144,14 +144,17 @@ def constants(xp: Namespace, plan: Plan, values: dict[str, Array], text_grid: Ar
     return theta
 
 
-def truth_logs(xp: Namespace, layout: Layout, data: dict[str, Array], theta: dict[str, Array], by_cell: Array) -> Array:
+def truth_logs(
+    xp: Namespace, layout: Layout, data: dict[str, Array], theta: dict[str, Array], by_cell: Array, originality: Array
+) -> Array:
     """(cells,) log joint density of the claims and each truth.
 
     Without trap and correlation it is the product of base rate and likelihood. With them it is the law of independent
     claims, p(x), times the law of the truth given n claims,
     ``p(z | x) = (1 - trap) p_rho(z | x) + trap base_rate(z)`` with ``p_rho(z | x)`` proportional to
-    ``(base_rate(z) L(z)) ** (1 / (1 + (n - 1) rho))``. With a trap alone that equals the sum over what the question
-    looks like. Where nothing is settled the factor ``p(z | x)`` sums to one, so the claims do not move trap and rho.
+    ``(base_rate(z) L(z)) ** (1 / (1 + (n - 1) rho))``, where n counts originals and not repetitions. With a trap
+    alone that equals the sum over what the question looks like. Where nothing is settled the factor ``p(z | x)`` sums
+    to one, so the claims do not move trap and rho.
 
     Args:
         xp: the array namespace.
@@ -159,6 +162,7 @@ def truth_logs(xp: Namespace, layout: Layout, data: dict[str, Array], theta: dic
         data: arrays of the problem.
         theta: parameters, ``trap`` and ``correlation`` among them where the model has them.
         by_cell: (cells,) log likelihood of the claims.
+        originality: (slots,) chance that each claim is not itself a repetition.
     """
     if "trap" not in theta and "correlation" not in theta:
         return by_cell + cell_log_prior(xp, layout, data, theta)
@@ -171,12 +175,19 @@ def truth_logs(xp: Namespace, layout: Layout, data: dict[str, Array], theta: dic
     joint = by_cell + base
     law = joint
     if "correlation" in theta:
-        power = xp.take(1.0 / (1.0 + theta["correlation"] * (data["question_claims"] - 1.0)), question)
+        power = 1.0 / (1.0 + theta["correlation"] * (originals(xp, layout, data, originality) - 1.0))
         law = power * (joint - data["cell_log_count"]) + data["cell_log_count"]
     law = law - total(law)
     if "trap" in theta:
         law = log_add(xp, law + xp.log(1.0 - theta["trap"]), base + xp.log(theta["trap"]))
     return total(joint) + law + data["cell_log_possible"]
+
+
+def originals(xp: Namespace, layout: Layout, data: dict[str, Array], originality: Array) -> Array:
+    """(cells,) expected number of claims on the cell's question that are not repetitions, at least 1; the mean over its
+    orders."""
+    total = xp.take(xp.sum_by(originality, data["slot_question"], layout.questions), data["cell_question"])
+    return xp.maximum(total * xp.exp(-data["cell_log_orders"]), xp.array(1.0))
 
 
 def look_log_prior(xp: Namespace, layout: Layout, data: dict[str, Array], theta: dict[str, Array]) -> Array:
@@ -213,9 +224,10 @@ def question_logs(xp: Namespace, layout: Layout, data: dict[str, Array], theta: 
     bound whose maximum is a good place to start from, since it cannot lie in the mirror mode in which all sources are
     liars.
     """
-    by_cell = likelihood(xp, layout, data, theta).by_cell
+    by_cell, originality = likelihood(xp, layout, data, theta)
     joint = by_cell + cell_log_prior(xp, layout, data, theta)
-    summed = xp.logsumexp_by(truth_logs(xp, layout, data, theta, by_cell), data["cell_question"], layout.questions)
+    logs = truth_logs(xp, layout, data, theta, by_cell, originality)
+    summed = xp.logsumexp_by(logs, data["cell_question"], layout.questions)
     if "at_vote" not in data:
         return summed
     vote = data["cell_vote"]

@@ -89,10 +89,11 @@ class Errors:
         correlation: errors on a question go together, which the claims alone do not show. Sources are fitted as if
             claims were independent; the truth given n claims then follows the power ``1 / (1 + (n - 1) rho)`` of the
             posterior of independent claims: n claims count as the n / (1 + (n - 1) rho) of a design effect (Kish
-            1965, "Survey Sampling"). The top answer stays the same under each draw of the parameters. It is a power
-            posterior (Bissiri, Holmes & Walker 2016) and no generative program of the claims: they keep the law of
-            independent ones, so that only settled facts move the prior of rho, and a simulation is refused. Not
-            together with origins, which are the other account of agreement.
+            1965, "Survey Sampling"). Beside origins n is the expected number of originals, so that a flood of
+            repetitions takes nothing from those who looked for themselves. The top answer stays the same under each
+            draw of the parameters. It is a power posterior (Bissiri, Holmes & Walker 2016) and no generative program
+            of the claims: they keep the law of independent ones, so that only settled facts move the prior of rho, and
+            a simulation is refused.
     """
 
     popularity: bool = True
@@ -109,18 +110,6 @@ class Errors:
             raise ModelError(f"Errors(difficulty={self.difficulty!r}): allowed are True, False, 'auto' and 'mixture'")
         if self.bias not in ("none", "class", "source"):
             raise ModelError(f"Errors(bias={self.bias!r}): allowed are 'none', 'class' and 'source'")
-
-    def check(self, origin: Origin | None) -> None:
-        """Refuse what does not go with the origins of a model.
-
-        Raises:
-            ModelError: correlation beside origins.
-        """
-        if self.correlation and origin is not None:
-            raise ModelError(
-                "Errors(correlation=True) counts every claim, echoes too, so that a flood would silence honest "
-                "sources: use it with origin=None"
-            )
 
     def has_difficulty(self, origin: Origin | None) -> bool:
         """Whether the normal difficulty is in the model, ``"auto"`` resolved."""

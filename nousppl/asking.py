@@ -301,7 +301,7 @@ class OneQuestion:
 
         small = self.problem.layout
         # What pads is left out before anything is copied: this is most of the time that a single belief takes.
-        sizes = (small.slots, small.entries, small.cells, small.cells, None, None, small.slots, None)
+        sizes = (small.slots, small.entries, small.cells, small.cells, None, None, small.slots, small.slots, None)
         blocks = []
         for first in range(start, stop, self.jax_step):
             index = np.minimum(np.arange(first, first + self.jax_step), self.draws - 1)
@@ -309,7 +309,14 @@ class OneQuestion:
             draws = self.parameters if whole else {n: value[index] for n, value in self.parameters.items()}
             kept = min(self.jax_step, stop - first)
             found = claim_by_claim(self.layout, self.features, data, draws)
-            blocks.append([np.asarray(x)[:kept][..., :size] for x, size in zip(found, sizes, strict=True)])
-        if len(blocks) == 1:
-            return Logs(*(part.astype(np.float64) for part in blocks[0]))
-        return Logs(*(np.concatenate(parts).astype(np.float64) for parts in zip(*blocks, strict=True)))
+            pairs = zip(found, sizes, strict=True)
+            blocks.append([None if x is None else np.asarray(x)[:kept][..., :size] for x, size in pairs])
+        return Logs(*(_joined(parts) for parts in zip(*blocks, strict=True)))  # type: ignore[arg-type]
+
+
+def _joined(parts: tuple[NDArray[Any] | None, ...]) -> Floats | None:
+    """Blocks of draws end to end, in double precision."""
+    there = [part for part in parts if part is not None]
+    if len(there) == 1:
+        return there[0].astype(np.float64)
+    return np.concatenate(there).astype(np.float64) if there else None

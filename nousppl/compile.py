@@ -6,6 +6,7 @@ sorting.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -113,6 +114,8 @@ def _slots(data: dict[str, Any], encoded: Encoded, slots: Slots, questions: Ints
     silence = 1.0 - np.bincount(slots.row_slot, weights=weight, minlength=len(of_slot))
     data["slot_claim"] = slots.claim
     data["slot_instance"] = slots.instance
+    if encoded.errors.correlation:
+        data["slot_question"] = slots.question[slots.instance]
     data["slot_looks"] = np.where(coded.claim_derived[of_slot], 0.0, 1.0)
     data["slot_size"] = size[slots.instance]
     data["row_open"] = ~encoded.cells.closed[question][slots.instance][slots.row_slot]
@@ -144,19 +147,28 @@ def _cells(data: dict[str, Any], encoded: Encoded, slots: Slots, questions: Ints
     per_instance = np.diff(slots.icell_offset)
     data["icell_instance"] = np.repeat(np.arange(len(per_instance)), per_instance)
     data["icell_cell"] = ranges(local[:-1][slots.question], per_instance)
-    votes = np.bincount(
-        data["icell_cell"][slots.row_icell],
-        weights=data["row_weight"] / slots.orders[slots.question[slots.instance[slots.row_slot]]],
-        minlength=len(index),
-    )
-    votes = (votes + np.where(cells.other[index], 0.0, 0.1)) * np.isfinite(possible)
-    total = np.bincount(question, weights=votes, minlength=len(questions))[question]
-    data["cell_vote"] = np.where(total > 0.0, votes / np.where(total > 0.0, total, 1.0), 0.0)
+    data["cell_vote"] = votes(data, data["row_weight"], cells.other[index], len(questions))
     data["icell_question"] = slots.question[data["icell_instance"]]
     data["question_level"] = encoded.attribute_level[questions]
     data["question_weight"] = np.ones(len(questions))
-    looking = np.bincount(slots.question[slots.instance], weights=data["slot_looks"], minlength=len(questions))
-    data["question_claims"] = np.maximum(looking / slots.orders, 1.0)
+
+
+def votes(
+    data: Mapping[str, NDArray[Any]], weight: NDArray[np.float64], other: NDArray[np.bool_], questions: int
+) -> NDArray[np.float64]:
+    """(cells,) share of the votes of each answer that is possible; a named one without votes has a tenth of a vote.
+
+    Args:
+        data: arrays of a problem.
+        weight: (rows,) how much each row counts.
+        other: (cells,) whether the cell stands for all answers that are not named.
+        questions: number of questions.
+    """
+    cell, question = data["icell_cell"][data["row_icell"]], data["cell_question"]
+    named = np.bincount(cell, weight * np.exp(-data["cell_log_orders"])[cell], minlength=len(other))
+    found = (named + np.where(other, 0.0, 0.1)) * np.isfinite(data["cell_log_possible"])
+    total = np.bincount(question, found, minlength=questions)[question]
+    return np.where(total > 0.0, found / np.where(total > 0.0, total, 1.0), 0.0)
 
 
 def _chains(data: dict[str, Any], encoded: Encoded, slots: Slots, chains: list[Chains], groups: int) -> None:

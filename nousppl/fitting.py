@@ -16,6 +16,7 @@ from nousppl.inference.result import Fit
 from nousppl.padding import Mould, pad, pad_last, rounded
 from nousppl.ragged import ranges
 from nousppl.text import grid_of
+from nousppl.votes import share_votes
 
 FROM_ALL = frozenset(
     {
@@ -198,9 +199,12 @@ def _fit_on(
     if not sum(len(p.claims) for p in problems):
         raise InferenceError("there are no claims to learn from")
     blueprint = with_text_grid(blueprint, problems)
+    settled = int((encoded.settled_cell[questions] >= 0).sum())
+    from_vote = settled < len(questions)
+    if from_vote:
+        problems = share_votes(problems, encoded)
     layout, shared, stacked = batched(blueprint, encoded, problems, mould)
     shared |= centred or {}
-    settled = int((encoded.settled_cell[questions] >= 0).sum())
     if isinstance(method, NUTS):
         from nousppl.inference import nuts
 
@@ -208,7 +212,6 @@ def _fit_on(
         return blueprint, nuts.fit(blueprint.plan, layout, data, method, seed, progress), settled
     from nousppl.inference import svi
 
-    from_vote = settled < len(questions)
     result = svi.fit(blueprint.plan, layout, (shared, stacked), method, seed, from_vote, progress, start)
     return blueprint, result, settled
 

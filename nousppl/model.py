@@ -70,7 +70,6 @@ class TrustModel:
         self.answers = dict(answers or {})
         self.given_priors = {part: {n: Prior.of(p) for n, p in given.items()} for part, given in (priors or {}).items()}
         self.order_seed = order_seed
-        errors.check(origin)
         priors_of(self)
 
     def priors(self) -> dict[str, dict[str, Prior]]:

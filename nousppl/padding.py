@@ -55,6 +55,7 @@ _TARGET = {
     "row_icell": "icells",
     "entry_slot": "slots",
     "entry_icell": "icells",
+    "slot_question": "questions",
     "term_entry": "entries",
     "term_row": "rows",
     "pair_row": "rows",

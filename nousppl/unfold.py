@@ -33,12 +33,14 @@ class Logs(NamedTuple):
     """(draws, nodes, entries) what is added where the entry's cell is the truth."""
     prior: Floats
     """(draws, cells) log prior mass of what the question looks like: the truth, where there is no trap."""
-    base: Floats
-    """(draws, cells) log base rate, whatever is settled or rejected."""
-    trap: Floats
-    """(draws,) chance of a trap; 0 where the model has none."""
-    correlation: Floats
-    """(draws,) correlation of the errors; 0 where the model has none."""
+    base: Floats | None
+    """(draws, cells) log base rate, whatever is settled or rejected; None where there is neither of the next two."""
+    trap: Floats | None
+    """(draws,) chance of a trap."""
+    correlation: Floats | None
+    """(draws,) correlation of the errors."""
+    original: Floats | None
+    """(draws, slots) chance that the claim is not itself a repetition; None without correlation."""
     repeated: Floats
     """(draws, slots) chance that the claim comes out as it did by repetition."""
     node_log: Floats
@@ -114,16 +116,24 @@ class Unfolded:
     def _log_truth(self, likelihood: Floats, logs: Logs) -> Floats:
         """What ``nousppl.models.program.truth_logs`` makes of the likelihood after each claim, up to a factor by draw
         and claim; (claims + 1, cells, draws)."""
-        if not (logs.trap.any() or logs.correlation.any()):
+        if logs.base is None:
             return np.asarray(likelihood + logs.prior.T)
         base, possible = logs.base.T, self.problem.data["cell_log_possible"][:, None]
-        in_order = self.looks[self.problem.slot_claim[self.back][: len(self.looks)]]
-        claims = np.maximum(np.cumsum(np.r_[0.0, in_order]), 1.0)[:, None, None]
-        count = self.problem.data["cell_log_count"][:, None]
-        law = (likelihood + base - count) / (1.0 + logs.correlation * (claims - 1.0)) + count
+        law = likelihood + base
+        if logs.correlation is not None:
+            count = self.problem.data["cell_log_count"][:, None]
+            law = (law - count) / (1.0 + logs.correlation * (self._originals(logs) - 1.0)) + count
         law = law - log_sum_exp(law, axis=1, keepdims=True)
-        with np.errstate(divide="ignore"):
-            return np.asarray(np.logaddexp(law + np.log1p(-logs.trap), base + np.log(logs.trap)) + possible)
+        if logs.trap is not None:
+            law = np.logaddexp(law + np.log1p(-logs.trap), base + np.log(logs.trap))
+        return np.asarray(law + possible)
+
+    def _originals(self, logs: Logs) -> Floats:
+        """(claims + 1, 1, draws) expected number of claims so far that are no repetitions, orders averaged."""
+        assert logs.original is not None
+        shape = (self.problem.layout.instances, len(self.problem.claims), len(logs.original))
+        so_far = np.cumsum(logs.original.T[self.back].reshape(shape), axis=1).mean(0)
+        return np.maximum(np.concatenate([np.ones((1, shape[2])), so_far]), 1.0)[:, None]
 
     def fresh(self) -> Floats:
         """(claims,) probability that each claim is fresh, averaged over the truth, the orders and the draws."""

@@ -53,7 +53,6 @@ def random_case(
     on = {name: bool(rng.random() < 0.5) for name in FEATURES}
     on |= {name: bool(also.random() < 0.5) for name in ALSO} | features
     on["bias"] &= on["closed"]
-    on["correlation"] &= not on["origin"]
     size = int(rng.integers(2, 5)) if named is None else named
     values = ["a", "b", "c", "d"][:size]
     asked = int(rng.integers(1, 4)) if questions is None else questions

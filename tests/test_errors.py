@@ -246,8 +246,6 @@ def test_batches_end_where_the_full_fit_ends() -> None:
 
 
 def test_correlation_is_refused_where_it_makes_no_sense() -> None:
-    with pytest.raises(ModelError, match=r"a flood would silence honest sources: use it with origin=None"):
-        nous.TrustModel(errors=nous.Errors(correlation=True))
     with pytest.raises(ModelError, match=r"Errors\(trap=0.05\): allowed are True and False"):
         nous.Errors(trap=0.05)  # type: ignore[arg-type]
     model = nous.TrustModel(origin=None, errors=nous.Errors(correlation=True), answers={"x": ANSWERS})
@@ -291,14 +289,16 @@ def traced_anew() -> Iterator[None]:
     exact.witnesses.clear_cache()
 
 
-def worst_difference() -> float:
-    evidence, trust = case(5, questions=6, claims=4, named=4, difficulty=False, rejected=True, **ON)
+def worst_difference(origin: bool = False) -> float:
+    on = ON | {"origin": origin}
+    evidence, trust = case(5, questions=6, claims=4, named=4, difficulty=False, rejected=True, **on)
     return float(np.max(differences(evidence, trust)))
 
 
-def test_three_ways_agree_with_everything_on() -> None:
+@pytest.mark.parametrize("origin", [False, True])
+def test_three_ways_agree_with_everything_on(origin: bool) -> None:
     with jax.enable_x64(True):
-        assert worst_difference() < DOUBLE
+        assert worst_difference(origin) < DOUBLE
 
 
 BROKEN = {
@@ -309,8 +309,13 @@ BROKEN = {
         lambda *given: {n: v for n, v in CONSTANTS(*given).items() if n not in ("trap", "correlation")},
     ),
     "a trap adds nothing": (program, "log_add", lambda xp, one, other: one),
+    "repetitions count": (
+        program,
+        "originals",
+        lambda xp, layout, data, originality: ORIGINALS(xp, layout, data, originality * 0.0 + 1.0),
+    ),
 }
-CONSTANTS = program.constants
+CONSTANTS, ORIGINALS = program.constants, program.originals
 
 
 @pytest.mark.parametrize("rule", BROKEN)
@@ -319,7 +324,7 @@ def test_a_broken_rule_is_noticed(rule: str, traced_anew: None, monkeypatch: pyt
     monkeypatch.setattr(place, name, broken)
     if name == "constants":
         monkeypatch.setattr(exact, name, broken)
-    assert not worst_difference() < 100 * SINGLE
+    assert not worst_difference(origin=rule == "repetitions count") < 100 * SINGLE
 
 
 @pytest.mark.parametrize("rule", ["confusion", "trap", "correlation"])

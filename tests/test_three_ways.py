@@ -81,6 +81,7 @@ def joint_by_reference(one: Written, grid: witness.Grid) -> NDArray[np.float64]:
 def posterior_of(orders: list[Written], joint: Callable[[Written], NDArray[np.float64]]) -> dict[str, float]:
     """Posterior by answer, orders averaged; the unnamed answers together as "other"."""
     question = orders[0].question
+    originals = float(np.mean([sum(witness.read(one.question, one.values).r) for one in orders]))
     if question.correlation is not None:  # the power is taken of the likelihood averaged over the orders
         looks = {"prior": question.base_rates, "trap": None, "correlation": None}
         orders = [one._replace(question=one.question._replace(**looks)) for one in orders]
@@ -88,7 +89,7 @@ def posterior_of(orders: list[Written], joint: Callable[[Written], NDArray[np.fl
     if question.correlation is not None:
         assert question.base_rates is not None
         given = np.log(total / len(orders) / question.base_rates)
-        total = np.exp(witness.correlated(question, given.tolist()))
+        total = np.exp(witness.correlated(question, given.tolist(), originals))
     total /= total.sum()
     out: dict[str, float] = {}
     for answer, p in zip(orders[0].answers, total, strict=True):

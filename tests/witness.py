@@ -285,7 +285,7 @@ def log_marginal(
             terms.append(sum(math.log(p) for p in factors) if min(factors) > 0 else -math.inf)
         given.append(log_sum_exp(terms))
     if q.correlation is not None and "correlation" not in x.without:
-        return correlated(q, given, without)
+        return correlated(q, given, sum(x.r), without)
     result = []
     for z, prior in enumerate(q.prior):
         terms = [given[y] + math.log(look) for y, look in looks(x, z) if look > 0]
@@ -293,12 +293,12 @@ def log_marginal(
     return result
 
 
-def correlated(question: Any, given: Sequence[float], without: Collection[str] = ()) -> list[float]:
-    """log P(z, x): the law of independent claims times a power of their posterior, from log P(x | looks like y)."""
+def correlated(question: Any, given: Sequence[float], originals: float, without: Collection[str] = ()) -> list[float]:
+    """log P(z, x): the law of independent claims times a power of their posterior, from log P(x | looks like y) and the
+    expected number of originals among the claims."""
     q = plain(question)
     assert q.base_rates is not None and q.correlation is not None
-    claims = max(sum(alpha > 0 for alpha in q.alpha), 1)
-    power = 1 / (1 + (claims - 1) * q.correlation)
+    power = 1 / (1 + (max(originals, 1.0) - 1) * q.correlation)
     log_evidence = log_sum_exp([math.log(b) + g for b, g in zip(q.base_rates, given, strict=True)])
     tempered = [power * (math.log(b) + g) for b, g in zip(q.base_rates, given, strict=True)]
     law = [math.exp(t - log_sum_exp(tempered)) for t in tempered]

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+import numpyro.distributions as dist
 import pandas as pd
 from benchmarks.table import Row, at_least, at_most, read, shown, watch
 
@@ -36,13 +37,18 @@ OPTIONS = nous.SVI(full_size=20, learning_rate=0.05)
 
 
 def model(answers: Mapping[Any, Any] | None) -> nous.TrustModel:
-    """Hierarchical Dawid-Skene with a trap and correlated errors; the same for every set."""
+    """Hierarchical Dawid-Skene with a trap and correlated errors; the same for every set.
+
+    Workers do not see each other's labels, so that strangers hardly ever repeat each other; accounts of one person may.
+    """
     return nous.TrustModel(
         "1 + (1|source)",
-        origin=None,
-        errors=nous.Errors(popularity=False, difficulty=False, bias="source", trap=True, correlation=True),
+        "1",
+        nous.Origin(strong=None, affinity="source", lag=False, order="unknown", orders=1),
+        nous.Errors(popularity=False, difficulty=False, bias="source", trap=True, correlation=True),
         base_rates="learned",
         answers=answers,
+        priors={"origin": {"strangers": dist.Normal(-10.0, 0.3)}},
     )
 
 
