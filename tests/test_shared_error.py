@@ -178,7 +178,9 @@ def test_groups_and_easy_or_hard_questions_keep_their_attributes(halves: Any) ->
 
 def test_update_goes_on_with_the_levels_it_knows(trust: nous.Trust, world: Any) -> None:
     truth, claims = world
-    more = claims[claims["entity"] < "e008"].assign(attribute="a new one")
+    more = claims[claims["entity"] < "e008"].assign(
+        attribute="a new one", claim=[f"new {i}" for i in range(8 * CLAIMS)]
+    )
     settled = truth.settled[truth.settled["entity"] < "e008"].assign(attribute="a new one")
     evidence = nous.Evidence(pd.concat([claims, more]), settled=pd.concat([truth.settled, settled]))
     updated = trust.update(evidence, nous.SVI(steps=200, draws=50))
