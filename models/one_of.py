@@ -132,12 +132,15 @@ def confusion(xp: Namespace, layout: Layout, data: dict[str, Array], theta: dict
 
 
 class Betas(NamedTuple):
-    """Weight of the law whatever was said before against popularity, that of the claim each element belongs to: three
-    arrays, or three times one number."""
+    """Weight of the law whatever was said before, against popularity: three times one number, or that of each
+    element's claim."""
 
     row: Array
+    """(rows,) or a number."""
     entry: Array
+    """(entries,) or a number."""
     term: Array
+    """(terms,) or a number."""
 
 
 def betas(xp: Namespace, layout: Layout, data: dict[str, Array], theta: dict[str, Array]) -> Betas:

@@ -22,7 +22,6 @@ COPY_ERROR = 1e-4
 EMPTY = -1e30
 """Stands for the log of an empty sum where minus infinity would do harm."""
 
-
 PARTS = {"reliability": "logit", "freshness": "log_concentration", "popularity": "log_beta"}
 """What a formula may predict for each claim -> its name among the parameters of the likelihood."""
 

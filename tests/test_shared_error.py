@@ -20,7 +20,7 @@ from nousppl.generate import Truth
 from nousppl.inference.packed import packing
 
 FORMULA = "1 + (1|attribute)"
-K, QUESTIONS, CLAIMS, SOURCES = 8, 160, 10, 12
+K, QUESTIONS, CLAIMS, SOURCES = 8, 400, 10, 12
 TRUE = {"one mistake": -2.0, "own mistakes": 4.0}
 """log beta of two attributes: in the first all who go wrong say the same."""
 QUICK = nous.SVI(steps=100, draws=30)
@@ -33,7 +33,7 @@ def model(popularity: bool | str, **given: Any) -> nous.TrustModel:
 
 @pytest.fixture(scope="module")
 def world() -> tuple[Truth, pd.DataFrame]:
-    """Truths, and claims by sources that are right half of the time."""
+    """Truths, and claims by sources that are right half of the time on average."""
     rng = np.random.default_rng(0)
     rows = [
         {"entity": f"e{i:03d}", "attribute": list(TRUE)[i % 2], "source": f"s{s:02d}", "time": float(t)}
@@ -41,7 +41,8 @@ def world() -> tuple[Truth, pd.DataFrame]:
         for t, s in enumerate(rng.choice(SOURCES, CLAIMS, replace=False))
     ]
     effects = {"popularity_Intercept": 1.0, "popularity_1|attribute": [TRUE[name] - 1.0 for name in sorted(TRUE)]}
-    given = {"popularity_1|attribute_sigma": 3.0, "reliability_Intercept": 0.0} | effects
+    spreads = {"popularity_1|attribute_sigma": 3.0, "reliability_1|source_sigma": 0.7}
+    given = effects | spreads | {"reliability_Intercept": 0.0}
     truth, evidence = model(FORMULA).simulate(pd.DataFrame(rows), seed=1, parameters=given)
     return truth, evidence.claims
 
@@ -123,6 +124,25 @@ def test_held_out_truths_are_predicted_better_than_with_one_beta(
     assert mine < theirs - 0.02
 
 
+def test_held_out_claims_are_likelier_than_with_one_beta(
+    trust: nous.Trust, scalar: nous.Trust, halves: Any, world: Any
+) -> None:
+    """In nats a question, claims and truth together."""
+    test = halves[1]["entity"]
+    evidence = nous.Evidence(world[1][world[1]["entity"].isin(test)], settled=halves[1])
+    logs = [np.exp(t.log_likelihood(evidence)).mean(("chain", "draw")) for t in (trust, scalar)]
+    assert len(logs[0]) == len(test) == QUESTIONS // 2
+    assert float((np.log(logs[0]) - np.log(logs[1])).mean()) > 0.3
+
+
+@pytest.mark.slow
+def test_batches_of_different_sizes_learn_the_same(halves: Any, trust: nous.Trust) -> None:
+    options = nous.SVI(steps=1500, draws=200, batch_claims=600)
+    found = model(FORMULA).fit(halves[0], options, learn_from="settled").flat["popularity_1|attribute"]
+    whole = trust.flat["popularity_1|attribute"]
+    np.testing.assert_allclose(found.mean(0), whole.mean(0), atol=0.5 * whole.std())
+
+
 def test_effects_of_attributes_have_a_full_covariance_with_the_top_level(trust: nous.Trust) -> None:
     plan = trust.blueprint.plan
     pack = packing(plan, nous.SVI().full_size)
@@ -142,6 +162,7 @@ def test_a_new_attribute_is_drawn_from_the_law_of_its_group(trust: nous.Trust, w
     np.testing.assert_array_equal(found, again)
 
 
+@pytest.mark.slow
 def test_a_number_is_standardised_and_new_claims_are_read_on_its_scale(halves: Any, world: Any) -> None:
     claims = world[1].assign(size=np.random.default_rng(3).gamma(2.0, 50.0, len(world[1])))
     fitted = model("1 + size").fit(nous.Evidence(claims, settled=world[0].settled), QUICK)
@@ -165,6 +186,7 @@ def test_a_loaded_trust_believes_the_same_to_the_last_bit(trust: nous.Trust, hal
     assert effects.coords["attribute"].values.tolist() == sorted(TRUE)
 
 
+@pytest.mark.slow
 def test_groups_and_easy_or_hard_questions_keep_their_attributes(halves: Any) -> None:
     """Both have effects by attribute; the one knows attributes that are declared only."""
     errors = nous.Errors(popularity=FORMULA, difficulty="mixture")
@@ -176,6 +198,7 @@ def test_groups_and_easy_or_hard_questions_keep_their_attributes(halves: Any) ->
     assert hard.coords[hard.dims[-1]].values.tolist() == list(fitted.blueprint.domains.attributes)
 
 
+@pytest.mark.slow
 def test_update_goes_on_with_the_levels_it_knows(trust: nous.Trust, world: Any) -> None:
     truth, claims = world
     more = claims[claims["entity"] < "e008"].assign(
@@ -237,7 +260,7 @@ def test_mistakes_are_named(popularity: Any, message: str, halves: Any) -> None:
 def test_a_value_that_is_missing_is_named(halves: Any, world: Any) -> None:
     claims = world[1].assign(size=1.0)
     claims.loc[5, "size"] = np.nan
-    with pytest.raises(ModelError, match=r"popularity = '1 \+ size': column 'size' is missing in 1 of 1600 rows"):
+    with pytest.raises(ModelError, match=r"popularity = '1 \+ size': column 'size' is missing in 1 of 4000 rows"):
         model("1 + size").fit(nous.Evidence(claims))
 
 
