@@ -18,10 +18,10 @@ from numpy.typing import NDArray
 from nousppl.inference.backend import JAX
 from nousppl.models.layout import Layout
 from nousppl.models.one_of import Terms, by_icell, claim_logs, likelihood, over_orders, prepare
-from nousppl.models.program import Plan, base_log_mass, constants, look_log_prior, question_logs, truth_logs
+from nousppl.models.program import PARTS, Plan, base_log_mass, constants, look_log_prior, question_logs, truth_logs
 
 Draws = dict[str, NDArray[np.float32]]
-"""``logit`` and ``log_concentration`` (draws, claims), and the other sites by name, (draws,) or (draws, size)."""
+"""What the formulas predict, ``logit`` and so on (draws, claims), the other sites by name (draws,) or (draws, size)."""
 
 
 class ClaimLogs(NamedTuple):
@@ -57,12 +57,8 @@ def repeated_by_slot(layout: Layout, data: dict[str, Any], terms: Terms) -> jax.
 
 def theta_of(features: tuple[str, ...], draw: dict[str, Any], grid: Any) -> dict[str, Any]:
     """Parameters of the likelihood from one draw."""
-    plan = Plan((), (), (), (), (), features)
-    theta = constants(JAX, plan, draw, grid)
-    theta["logit"] = draw["logit"]
-    if "log_concentration" in draw:
-        theta["log_concentration"] = draw["log_concentration"]
-    return theta
+    theta = constants(JAX, Plan((), (), features), draw, grid)
+    return theta | {name: draw[name] for name in PARTS.values() if name in draw}
 
 
 @partial(jax.jit, static_argnums=(0, 1))

@@ -7,7 +7,7 @@ all take a
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,7 +29,7 @@ class DenseQuestion(NamedTuple):
     * ``match(j, k) = sum_v s_j(v) s_k(v)`` with ``s_k(v) = weights[k, v] / sum_v weights[k, v]`` (one-hot for a
       hard claim);
     * popularity ``n_j(x) = sum_{k<j} r_k s_k(x)``; wrong-answer law
-      ``u_j(x; z) = (n_j(x) + beta c_j(z, x)) / (n_j(all) - n_j(z) + beta)`` for x != z, and ``c_j(z, x)`` where
+      ``u_j(x; z) = (n_j(x) + beta_j c_j(z, x)) / (n_j(all) - n_j(z) + beta_j)`` for x != z, and ``c_j(z, x)`` where
       ``beta`` is None or K = 2; ``c_j = confusion[j]``, or 1/(K-1) where that is None;
     * clip, open domains only: ``cap_j(z) = max(a_j(z) / (1 - a_j(z)), 1/(K-1))``; where the largest ``u_j(x; z)``
       over x != z exceeds cap, the law
@@ -64,8 +64,9 @@ class DenseQuestion(NamedTuple):
     """(n, n) likelihood ratio of the text similarity of a same-value pair; 1 where nothing is known."""
     copy_error: float
     """eps, chance that a repetition comes out as a random answer."""
-    beta: float | None
-    """Weight of the uniform law against the popularity of wrong answers; None for no popularity."""
+    beta: Floats | float | None
+    """Weight of the uniform law against the popularity of wrong answers, one number or one for each claim (n,); None
+    for no popularity."""
     closed: bool
     """True where the list of answers is closed: no clip of the popularity."""
     confusion: Floats | None = None
@@ -87,3 +88,7 @@ class DenseQuestion(NamedTuple):
     def size(self) -> int:
         """K, the number of answers."""
         return len(self.prior)
+
+    def beta_of(self, j: int) -> Any:
+        """beta of claim j; None for no popularity."""
+        return self.beta if self.beta is None or np.ndim(self.beta) == 0 else self.beta[j]  # type: ignore[index]

@@ -49,9 +49,10 @@ def likelihood(xp: Namespace, layout: Layout, data: dict[str, Array], theta: dic
         xp: the array namespace.
         layout: static sizes.
         data: arrays of the problem.
-        theta: parameters; ``logit`` (claims,), ``log_concentration`` (claims,), ``beta``, ``difficulty_sd``, ``bias``
-            (classes,), ``bias_source`` (levels * classes,) or absent, ``confusion`` (pairs,), ``confusion_source``
-            (levels * pairs,) or absent, and those of `nousppl.models.origin.echo`.
+        theta: parameters; ``logit`` (claims,), ``log_concentration`` (claims,), ``beta``, or ``log_beta``
+            (claims,) where it differs from claim to claim; ``difficulty_sd``, ``bias`` (classes,), ``bias_source``
+            (levels * classes,) or absent, ``confusion`` (pairs,), ``confusion_source`` (levels * pairs,) or absent,
+            and those of `nousppl.models.origin.echo`.
     """
     terms = prepare(xp, layout, data, theta)
     return Likelihood(by_cell(xp, layout, data, theta, terms), terms.echo.originality)
@@ -130,20 +131,41 @@ def confusion(xp: Namespace, layout: Layout, data: dict[str, Array], theta: dict
     return xp.where(data["term_pair"] >= 0, xp.take(law, index), data["term_uniform"])
 
 
+class Betas(NamedTuple):
+    """Weight of the law whatever was said before, against popularity: three times one number, or that of each
+    element's claim."""
+
+    row: Array
+    """(rows,) or a number."""
+    entry: Array
+    """(entries,) or a number."""
+    term: Array
+    """(terms,) or a number."""
+
+
+def betas(xp: Namespace, layout: Layout, data: dict[str, Array], theta: dict[str, Array]) -> Betas:
+    """beta of each claim where it has a formula, else the one of all claims."""
+    if "log_beta" not in theta:
+        return Betas(theta["beta"], theta["beta"], theta["beta"])
+    slot = xp.exp(xp.take(theta["log_beta"], data["slot_claim"]))
+    row = by_row_of_slot(xp, layout, data, slot)
+    return Betas(row, xp.take(slot, data["entry_slot"]), xp.take(slot, data["term_slot"]))
+
+
 def _popular(xp: Namespace, layout: Layout, data: dict[str, Array], theta: dict[str, Array], echoes: Echo) -> Terms:
     """Laws of wrong answers by popularity; where there is only one wrong answer (K = 2) it has probability 1."""
     zero, one = xp.array(0.0), xp.array(1.0)
     counts = echoes.counts or popularity(xp, layout, data, echoes.originality)
     everyone, with_value, by_value = counts
-    slot, beta = data["entry_slot"], theta["beta"]
+    slot, beta = data["entry_slot"], betas(xp, layout, data, theta)
     named = xp.where(data["entry_named"], xp.take(by_value, data["entry_last"]), zero)
     first, rival = leaders(xp, layout, data, named) if layout.open else (xp.zeros(layout.slots), named)
-    rest = xp.maximum(xp.take(everyone, slot) - named, zero) + beta
-    total = by_row_of_slot(xp, layout, data, everyone) + beta
+    rest = xp.maximum(xp.take(everyone, slot) - named, zero) + beta.entry
+    total = by_row_of_slot(xp, layout, data, everyone) + beta.row
     top = by_row_of_slot(xp, layout, data, first)
 
-    def law(count: Array, among: Array, uniform: Array, among_wrong: Array) -> Array:
-        return xp.where(uniform >= 1.0, one, (count + beta * among_wrong) / among)
+    def law(count: Array, among: Array, uniform: Array, mass: Array) -> Array:
+        return xp.where(uniform >= 1.0, one, (count + mass) / among)
 
     row, term = data["row_uniform"], data["term_uniform"]
     confused = confusion(xp, layout, data, theta)
@@ -152,9 +174,10 @@ def _popular(xp: Namespace, layout: Layout, data: dict[str, Array], theta: dict[
         by_term(xp, layout, data, rival),
         by_term(xp, layout, data, rest),
     )
-    row_law, row_top = law(with_value, total, row, row), law(top, total, row, row)
+    row_law, row_top = law(with_value, total, row, beta.row * row), law(top, total, row, beta.row * row)
     # The largest law counts in open domains only, where no row of confusion is learned.
-    return Terms(echoes, row_law, row_top, law(count, rest, term, confused), law(rival, rest, term, term))
+    of_term, of_rival = beta.term * confused, beta.term * term
+    return Terms(echoes, row_law, row_top, law(count, rest, term, of_term), law(rival, rest, term, of_rival))
 
 
 def leaders(xp: Namespace, layout: Layout, data: dict[str, Array], named: Array) -> tuple[Array, Array]:

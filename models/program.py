@@ -22,6 +22,9 @@ COPY_ERROR = 1e-4
 EMPTY = -1e30
 """Stands for the log of an empty sum where minus infinity would do harm."""
 
+PARTS = {"reliability": "logit", "freshness": "log_concentration", "popularity": "log_beta"}
+"""What a formula may predict for each claim -> its name among the parameters of the likelihood."""
+
 
 class Site(NamedTuple):
     """One parameter of the model."""
@@ -35,17 +38,24 @@ class Site(NamedTuple):
     """Name of the standard deviation's site, for group effects: they are that times a raw effect with this prior."""
 
 
+class Predictor(NamedTuple):
+    """The parameters of one linear predictor."""
+
+    part: str
+    """One of `PARTS`."""
+    fixed: tuple[str, ...]
+    """Sites of the fixed coefficients, in the order of the design's columns ("" for a column without a site:
+    coefficient 0)."""
+    groups: tuple[str, ...]
+    """Sites of the group effects, in the order of the design's terms."""
+
+
 class Plan(NamedTuple):
     """The parameters of a model on some evidence; hashable through ``key``."""
 
     sites: tuple[Site, ...]
-    reliability: tuple[str, ...]
-    """Sites of the fixed coefficients, in the order of the design's columns ("" for a column without a site:
-    coefficient
-    0)."""
-    reliability_groups: tuple[str, ...]
-    freshness: tuple[str, ...]
-    freshness_groups: tuple[str, ...]
+    predictors: tuple[Predictor, ...]
+    """One for each formula of the model."""
     features: tuple[str, ...]
     """Pair features of the origins."""
 
@@ -85,20 +95,13 @@ def sample_sites(xp: Namespace, plan: Plan, data: dict[str, Array]) -> dict[str,
     return values
 
 
-def linear(
-    xp: Namespace,
-    names: tuple[str, ...],
-    groups: tuple[str, ...],
-    part: str,
-    data: dict[str, Array],
-    values: dict[str, Array],
-) -> Array:
+def linear(xp: Namespace, predictor: Predictor, data: dict[str, Array], values: dict[str, Array]) -> Array:
     """(claims,) linear predictor: fixed effects plus group effects."""
-    total = xp.array(0.0)
-    for column, name in enumerate(names):
+    total, part = xp.array(0.0), predictor.part
+    for column, name in enumerate(predictor.fixed):
         if name:
             total = total + values[name] * data[part + " fixed"][column]
-    for term, name in enumerate(groups):
+    for term, name in enumerate(predictor.groups):
         total = total + xp.take(values[name], data[part + " index"][term]) * data[part + " value"][term]
     return total + data["claim_zero"]
 
@@ -242,9 +245,7 @@ def log_likelihood(
     if layout.links:
         values = values | {"origin_affinity": xp.take(values["origin_affinity"], data["link_pair"])}
     theta = constants(xp, plan, values, data.get("text_grid"))
-    theta["logit"] = linear(xp, plan.reliability, plan.reliability_groups, "reliability", data, values)
-    if layout.origins:
-        theta["log_concentration"] = linear(xp, plan.freshness, plan.freshness_groups, "freshness", data, values)
+    theta |= {PARTS[predictor.part]: linear(xp, predictor, data, values) for predictor in plan.predictors}
     weight = data["question_weight"]
     # A question that only pads a batch has no cells: its log density is -inf and its weight 0.
     return xp.where(weight > 0.0, weight * question_logs(xp, layout, data, theta), xp.array(0.0)).sum()

@@ -88,7 +88,7 @@ def program(question: DenseQuestion, values: ArrayLike | None = None, grid: Grid
 
         a = reliability(q.logit[j, looks] + q.difficulty_sd * difficulty, q.ceiling[j])
         c = None if q.confusion is None else q.confusion[j, looks]
-        u = wrong_answer_law(r @ share, looks, q.beta, c)
+        u = wrong_answer_law(r @ share, looks, q.beta_of(j), c)
         u = jnp.where(q.closed, u, clip(u, a, looks))
         fresh = fresh_law(a, u, looks)
         repeats = repeat_laws(share, q.rho[j, :j], q.copy_error)

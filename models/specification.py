@@ -74,7 +74,11 @@ class Errors:
     """How fresh claims go wrong.
 
     Attributes:
-        popularity: wrong answers that were given before are likelier to be given again (shared error).
+        popularity: wrong answers that were given before are likelier to be given again (shared error). True: the weight
+            beta of the law whatever was said before, against the popularity so far, is one number for all claims;
+            False: popularity does not matter. Text such as ``"1 + (1|attribute)"`` is the formula of log beta of each
+            claim over columns of claims and sources: where beta is small, sources that go wrong meet on the same
+            mistakes, where it is large each makes its own.
         difficulty: True, False, "auto" or "mixture". True: a normal random effect of the question on the logit of
             reliability. "auto" turns it on where there are no origins, since with echoes in the model it is not
             identified beside them. "mixture": a share of the questions, learned for each attribute, is hard, and there
@@ -96,13 +100,18 @@ class Errors:
             a simulation is refused.
     """
 
-    popularity: bool = True
+    popularity: bool | str = True
     difficulty: bool | str = "auto"
     bias: str = "none"
     trap: bool = False
     correlation: bool = False
 
     def __post_init__(self) -> None:
+        if not isinstance(self.popularity, str) and self.popularity not in (True, False):
+            raise ModelError(
+                f"Errors(popularity={self.popularity!r}): allowed are True, False and a formula such as "
+                "'1 + (1|attribute)'"
+            )
         for name in ("trap", "correlation"):
             if getattr(self, name) not in (True, False):
                 raise ModelError(f"Errors({name}={getattr(self, name)!r}): allowed are True and False")
@@ -114,6 +123,16 @@ class Errors:
     def has_difficulty(self, origin: Origin | None) -> bool:
         """Whether the normal difficulty is in the model, ``"auto"`` resolved."""
         return origin is None if self.difficulty == "auto" else self.difficulty is True
+
+    @property
+    def shared(self) -> bool:
+        """Whether wrong answers follow the popularity of those given before."""
+        return isinstance(self.popularity, str) or bool(self.popularity)
+
+    @property
+    def shared_formula(self) -> str | None:
+        """The formula of log beta of each claim; None where all have the same."""
+        return self.popularity if isinstance(self.popularity, str) else None
 
     @property
     def mixture(self) -> bool:

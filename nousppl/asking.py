@@ -15,6 +15,7 @@ from nousppl.blueprint import Blueprint, confusion_index
 from nousppl.compile import Problem, compile_problem, node_grid
 from nousppl.encode import Encoded
 from nousppl.models.hierarchy import Design
+from nousppl.models.program import PARTS, Predictor
 from nousppl.padding import Mould, ladder, pad, pad_last
 from nousppl.ragged import mix, uniform
 from nousppl.unfold import Logs
@@ -36,17 +37,15 @@ NUMBERS = 20_000_000
 """Likelihoods (draws x nodes x orders x claims x answers) of one question that are in memory at once."""
 
 
-def linear_draws(
-    part: str, design: Design, fixed: tuple[str, ...], groups: tuple[str, ...], draws: Draws, claims: NDArray[np.int64]
-) -> Floats:
+def linear_draws(predictor: Predictor, design: Design, draws: Draws, claims: NDArray[np.int64]) -> Floats:
     """(draws, claims) linear predictor of some claims under each draw; levels that the fit did not know are drawn from
     their group's law, by a hash of their label, so that a new source is the same new source in every question."""
     count = len(next(iter(draws.values())))
     total = np.zeros((count, len(claims)), working_dtype())
-    for column, name in enumerate(fixed):
+    for column, name in enumerate(predictor.fixed):
         if name:
             total += np.outer(draws[name], design.fixed[claims, column])
-    for group, name in zip(design.groups, groups, strict=True):
+    for group, name in zip(design.groups, predictor.groups, strict=True):
         index, back = np.unique(group.index[claims], return_inverse=True)
         effects = level_draws(name, index, group.new_levels, draws)
         total += effects[:, back] * group.value[claims]
@@ -103,20 +102,12 @@ def parameter_draws(
     other parameters; double precision."""
     plan = blueprint.plan
     out: dict[str, Any] = {
-        "logit": linear_draws(
-            "reliability", encoded.reliability, plan.reliability, plan.reliability_groups, draws, claims
-        )
+        PARTS[predictor.part]: linear_draws(predictor, encoded.designs[predictor.part], draws, claims)
+        for predictor in plan.predictors
     }
-    if encoded.freshness is not None:
-        out["log_concentration"] = linear_draws(
-            "freshness", encoded.freshness, plan.freshness, plan.freshness_groups, draws, claims
-        )
+    predicted = tuple(f"{part}_" for part in PARTS)
     for site in plan.sites:
-        if (
-            site.scale is None
-            and not site.name.startswith(("reliability_", "freshness_"))
-            and not site.name.endswith("_sigma")
-        ):
+        if site.scale is None and not site.name.startswith(predicted) and not site.name.endswith("_sigma"):
             out[site.name] = draws[site.name]
     if "errors_logit_hard|attribute" in draws:
         out["errors_logit_hard|attribute"] = draws["errors_logit_hard|attribute"]
@@ -189,7 +180,7 @@ def ready(
     parameters = parameter_draws(blueprint, encoded, draws, problem.claims, problem.links)
     if layout.links:
         parameters["origin_affinity"] = pad_last(parameters["origin_affinity"], layout.links)
-    for name in ("logit", "log_concentration"):
+    for name in PARTS.values():
         if name in parameters:
             parameters[name] = pad_last(parameters[name], claims_size)
     for name, width in widths(blueprint).items():

@@ -16,7 +16,7 @@ from nousppl.errors import ModelError
 from nousppl.evidence import Evidence
 from nousppl.models.hierarchy import INTERCEPT, Design, Encoding, Formula, encode
 from nousppl.models.priors import Prior, half_normal, log_normal, normal, student_t
-from nousppl.models.program import Plan, Site
+from nousppl.models.program import Plan, Predictor, Site
 from nousppl.models.specification import Errors, Origin
 from nousppl.text import GRID
 
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 CENTRED_FROM = 25
 """Levels with at least this many claims get a centred effect."""
 
+_INTERCEPTS = {"reliability": normal(1.1, 1.0), "popularity": normal(1.0, 1.0)}
+"""Priors of intercepts; where a part has none its intercept is 0 unless the user gives it a prior."""
 _ORIGIN_SITES = {"strangers": "origin_log_strangers", "affinity": "origin_affinity_sigma"}
 TRAP, CORRELATION = 0.02, 0.35
 """Medians of the priors of a trap and of the correlation of errors, which claims alone cannot move: chosen by the log
@@ -38,8 +40,8 @@ Priors = Mapping[str, Mapping[str, Any]]
 class Blueprint:
     """What is needed to compile any evidence for a model."""
 
-    reliability: Encoding
-    freshness: Encoding | None
+    encodings: Mapping[str, Encoding]
+    """Part of the model -> the encoding of its formula, for each part that has one."""
     bias: Encoding | None
     domains: Domains
     origin: Origin | None
@@ -54,8 +56,7 @@ class Blueprint:
         domains = self.domains.with_evidence(evidence.coded)
         return encode_claims(
             evidence,
-            self.reliability,
-            self.freshness,
+            self.encodings,
             domains,
             self.origin,
             self.errors,
@@ -65,11 +66,20 @@ class Blueprint:
         )
 
 
+def formulas(model: TrustModel) -> dict[str, Formula]:
+    """Part of the model -> its formula, for each part that has one."""
+    texts = {"reliability": model.reliability}
+    if model.origin is not None:
+        texts["freshness"] = model.freshness
+    if model.errors.shared_formula is not None:
+        texts["popularity"] = model.errors.shared_formula
+    return {part: Formula.parse(part, text) for part, text in texts.items()}
+
+
 def default_priors(model: TrustModel) -> dict[str, dict[str, Prior]]:
     """The prior of every parameter of a model, by part and name; what the user gives replaces these."""
-    out = {"reliability": _formula_priors(Formula.parse("reliability", model.reliability), normal(1.1, 1.0))}
+    out = {part: _formula_priors(formula, _INTERCEPTS.get(part)) for part, formula in formulas(model).items()}
     if model.origin is not None:
-        out["freshness"] = _formula_priors(Formula.parse("freshness", model.freshness), None)
         out["origin"] = {"strangers": normal(-4.0, 1.0)}
         for feature in model.origin.features:
             out["origin"][feature] = normal(3.0, 1.0) if feature == "same_source" else normal(0.0, 1.0)
@@ -80,7 +90,7 @@ def default_priors(model: TrustModel) -> dict[str, dict[str, Prior]]:
         if model.origin.text is not None:
             out["origin"]["text"] = normal(2.0, 1.0)
     errors: dict[str, Prior] = {}
-    if model.errors.popularity:
+    if model.errors.shared and model.errors.shared_formula is None:
         errors["log_popularity"] = normal(1.0, 1.0)
     if model.errors.has_difficulty(model.origin):
         errors["difficulty_sd"] = half_normal(1.0)
@@ -131,11 +141,11 @@ def priors_of(model: TrustModel) -> dict[str, dict[str, Prior]]:
     Raises:
         ModelError: a part or a name that the model does not have.
     """
-    priors = default_priors(model)
+    priors, parts = default_priors(model), formulas(model)
     for part, given in model.given_priors.items():
         if part not in priors:
             raise ModelError(f"priors: no part {part!r} in this model; there are {list(priors)}")
-        free = {INTERCEPT} if part == "freshness" and Formula.parse(part, model.freshness).intercept else set()
+        free = {INTERCEPT} if part in parts and parts[part].intercept else set()
         for name, prior in given.items():
             if name not in priors[part] and name not in free:
                 raise ModelError(f"priors[{part!r}]: no parameter {name!r}; there are {sorted({*priors[part], *free})}")
@@ -151,21 +161,20 @@ def draw_up(model: TrustModel, evidence: Evidence | None, questions: NDArray[np.
         evidence: claims.
         questions: those in which pairs of sources must meet to have an affinity of their own; None for all.
     """
-    reliability = _encode("reliability", model.reliability, evidence)
-    freshness = _encode("freshness", model.freshness, evidence) if model.origin is not None else None
-    bias = _encode("bias", "0 + (1|source)", evidence) if model.errors.bias == "source" else None
+    encodings = {part: _encode(formula, evidence) for part, formula in formulas(model).items()}
+    by_source = Formula.parse("bias", "0 + (1|source)")
+    bias = _encode(by_source, evidence) if model.errors.bias == "source" else None
     affinity = None
     column = model.origin.affinity if model.origin is not None else None
     if evidence is not None and model.origin is not None and column is not None:
         affinity = find_pairs(column, evidence.covariates, evidence.coded, questions, model.origin.order)
     domains = Domains.of(model.answers, evidence)
-    return assemble(model, reliability, freshness, bias, domains, affinity=affinity)
+    return assemble(model, encodings, bias, domains, affinity=affinity)
 
 
 def assemble(
     model: TrustModel,
-    reliability: Encoding,
-    freshness: Encoding | None,
+    encodings: Mapping[str, Encoding],
     bias: Encoding | None,
     domains: Domains,
     text_grid: NDArray[np.float64] | None = None,
@@ -183,12 +192,12 @@ def assemble(
             f"Errors(bias={model.errors.bias!r}): give the closed lists of answers, "
             "e.g. answers={'stance': ['T', 'F']}"
         )
-    sites, fixed, groups = _formula_sites("reliability", reliability, priors["reliability"])
-    fresh_fixed: tuple[str, ...] = ()
-    fresh_groups: tuple[str, ...] = ()
-    if freshness is not None:
-        more, fresh_fixed, fresh_groups = _formula_sites("freshness", freshness, priors["freshness"])
-        sites += more
+    sites: list[Site] = []
+    predictors: list[Predictor] = []
+    for part, encoding in encodings.items():
+        of_part, predictor = _formula_sites(part, encoding, priors[part])
+        sites += of_part
+        predictors.append(predictor)
     sites += [Site(_ORIGIN_SITES.get(n, f"origin_{n}"), p) for n, p in priors.get("origin", {}).items()]
     if affinity is not None and len(affinity):
         # Most pairs are strangers, a few copy nearly everything: the tail must be heavy.
@@ -197,13 +206,12 @@ def assemble(
     if "base_rates" in priors and classes:
         sites.append(Site("base_rates", priors["base_rates"]["logit"], classes))
     features = model.origin.features if model.origin is not None else ()
-    plan = Plan(tuple(sites), fixed, groups, fresh_fixed, fresh_groups, features)
+    plan = Plan(tuple(sites), tuple(predictors), features)
     if text_grid is None and model.origin is not None and model.origin.text is not None:
         # Until a fit has seen texts, similarities are taken to be spread evenly.
         text_grid = np.linspace(0.0, 1.0, GRID)
     return Blueprint(
-        reliability,
-        freshness,
+        encodings,
         bias,
         domains,
         model.origin,
@@ -215,8 +223,7 @@ def assemble(
     )
 
 
-def _encode(part: str, text: str, evidence: Evidence | None) -> Encoding:
-    formula = Formula.parse(part, text)
+def _encode(formula: Formula, evidence: Evidence | None) -> Encoding:
     if evidence is not None:
         return encode(formula, evidence.covariates)
     # Without rows the categories of a column are not known, so fixed effects and slopes are numbers.
@@ -247,10 +254,8 @@ def _error_sites(
     return sites
 
 
-def _formula_sites(
-    part: str, encoding: Encoding, priors: Mapping[str, Prior]
-) -> tuple[list[Site], tuple[str, ...], tuple[str, ...]]:
-    """Sites of a predictor, the names of its fixed coefficients by column, and of its group effects by term."""
+def _formula_sites(part: str, encoding: Encoding, priors: Mapping[str, Prior]) -> tuple[list[Site], Predictor]:
+    """Sites of a predictor, and their names by column and by group term."""
     sites, fixed, groups = [], [], []
     terms = dict(zip(encoding.fixed_names, _term_names(encoding), strict=True))
     for column in encoding.fixed_names:
@@ -267,7 +272,7 @@ def _formula_sites(
         groups.append(name)
         if levels:
             sites.append(Site(name, normal(0.0, 1.0), len(levels), name + "_sigma"))
-    return sites, tuple(fixed), tuple(groups)
+    return sites, Predictor(part, tuple(fixed), tuple(groups))
 
 
 def _term_names(encoding: Encoding) -> list[str]:
@@ -299,15 +304,9 @@ def centring(
 ) -> dict[str, NDArray[np.bool_]]:
     """``centred <site>`` masks: levels with many claims are centred."""
     out = {}
-    designs = {
-        "reliability": (encoded.reliability, plan.reliability_groups),
-        "freshness": (encoded.freshness, plan.freshness_groups),
-    }
     sizes = {site.name: site.size or 0 for site in plan.sites if site.scale is not None}
-    for design, names in designs.values():
-        if design is None:
-            continue
-        for group, name in zip(design.groups, names, strict=True):
+    for predictor in plan.predictors:
+        for group, name in zip(encoded.designs[predictor.part].groups, predictor.groups, strict=True):
             if name in sizes:
                 counts = np.bincount(group.index[claims], minlength=sizes[name])[: sizes[name]]
                 out["centred " + name] = counts >= CENTRED_FROM

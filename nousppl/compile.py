@@ -199,7 +199,7 @@ def _entries(data: dict[str, Any], encoded: Encoded, slots: Slots, by_cell: Chai
     first[in_order[opening]] = slots.row_slot[by_cell.order[opening]]
     instance = data["icell_instance"]
     question = questions[slots.question[instance]]
-    popular = encoded.errors.popularity & (encoded.cells.size[question] > 2)
+    popular = encoded.errors.shared & (encoded.cells.size[question] > 2)
     full = (encoded.errors.bias != "none") & encoded.cells.closed[question]
     spread = (popular & (first >= 0) & _tracked(slots, in_order, instance, icells)) | full
     begin = np.where(full, slots.start[instance], first)[spread]
@@ -251,7 +251,7 @@ def _tracked(slots: Slots, in_order: Ints, instance: Ints, icells: int) -> NDArr
 def _layout(encoded: Encoded, slots: Slots, questions: Ints, claims: Ints, data: dict[str, Any], groups: int) -> Layout:
     longest = int(data["chain_position"].max(initial=0)) + 1
     lone = encoded.cells.size[questions] <= 2
-    popular = encoded.errors.popularity and not bool(lone.all())
+    popular = encoded.errors.shared and not bool(lone.all())
     if longest > BLOCK:
         data |= _block_arrays(data)
     slot_blocks, entry_blocks = len(data.get("block_instance", ())), len(data.get("block_icell", ()))

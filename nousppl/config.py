@@ -10,6 +10,7 @@ Example::
     lag = true
 
     [errors]
+    popularity = true         # or the formula of log beta, "1 + (1|attribute)"
     difficulty = "auto"
     bias = "none"
 
@@ -103,7 +104,7 @@ def _arguments(value: Any, owner: type, place: str) -> dict[str, Any]:
     table = _table(value, place)
     defaults = {field.name: field.default for field in fields(owner)}
     _check_keys(table, tuple(defaults), place)
-    either = {"difficulty": (bool, str)}
+    either = {"popularity": (bool, str), "difficulty": (bool, str)}
     return {
         key: _kind(given, either.get(key, (str if defaults[key] is None else type(defaults[key]),)), f"{place} {key}")
         for key, given in table.items()

@@ -64,6 +64,7 @@ def write_out(
         blueprint, encoded, problem, theta, expand
     )
     alpha = np.exp(theta["log_concentration"][:claims]) * world.looks if encoded.origin is not None else world.looks
+    beta = _betas(encoded, theta, claims)
     weights = _weights(problem, claims, layout.cells)[:, expand]
     # An unnamed answer is never what a claim says.
     weights[:, encoded.cells.other[problem.cells][expand]] = 0.0
@@ -86,7 +87,7 @@ def write_out(
             strong=strong[pairs],
             rho=np.where(world.match[pairs] > 0.0, ratio[pairs], 1.0),
             copy_error=COPY_ERROR,
-            beta=float(np.exp(theta["errors_log_popularity"])) if encoded.errors.popularity else None,
+            beta=beta[by] if isinstance(beta, np.ndarray) else beta,
             closed=bool(encoded.cells.closed[question]),
             confusion=None if confusion is None else confusion[by],
             base_rates=rates,
@@ -96,6 +97,13 @@ def write_out(
         )
         out.append(Written(dense, _labels(encoded, problem.cells, counts), problem.claims[by]))
     return out
+
+
+def _betas(encoded: Encoded, theta: dict[str, Any], claims: int) -> NDArray[np.float64] | float | None:
+    """beta of all claims, or of each where it has a formula; None where popularity does not matter."""
+    if not encoded.errors.shared:
+        return None
+    return np.exp(theta["log_beta"][:claims]) if "log_beta" in theta else float(np.exp(theta["errors_log_popularity"]))
 
 
 def _hard(encoded: Encoded, question: int, theta: dict[str, Any]) -> float | None:

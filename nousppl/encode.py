@@ -149,8 +149,8 @@ class Encoded:
 
     coded: Coded
     cells: Cells
-    reliability: Design
-    freshness: Design | None
+    designs: Mapping[str, Design]
+    """Part of the model -> its formula on the claims, for each part that has one."""
     features: tuple[Ints, ...]
     """Codes of the columns that the pair features compare, one array per feature."""
     attribute_level: Ints
@@ -181,8 +181,7 @@ class Encoded:
 
 def encode_claims(
     evidence: Evidence,
-    reliability: Encoding,
-    freshness: Encoding | None,
+    encodings: Mapping[str, Encoding],
     domains: Domains,
     origin: Origin | None,
     errors: Errors,
@@ -206,8 +205,7 @@ def encode_claims(
     return Encoded(
         coded=coded,
         cells=cells,
-        reliability=reliability.design(frame),
-        freshness=None if freshness is None else freshness.design(frame),
+        designs={part: encoding.design(frame) for part, encoding in encodings.items()},
         features=features,
         attribute_level=1 + pd.Index(attributes, dtype=object).get_indexer(coded.questions["attribute"].astype(object)),
         affinity=affinity,

@@ -13,6 +13,7 @@ from nousppl.encode import Encoded
 from nousppl.errors import InferenceError
 from nousppl.inference.options import NUTS, SVI
 from nousppl.inference.result import Fit
+from nousppl.models.program import PARTS
 from nousppl.padding import Mould, pad, pad_last, rounded
 from nousppl.ragged import ranges
 from nousppl.text import grid_of
@@ -100,23 +101,21 @@ def batched(
             shared["nodes"], shared["node_log_weights"] = node_grid(layout.nodes)
     parts = []
     for problem in problems:
-        data = pad(problem, layout) | designs(blueprint, encoded, problem.claims)
+        data = pad(problem, layout) | designs(encoded, problem.claims)
         data["question_weight"] = data["question_weight"] * len(problems)
         parts.append({n: _claims_padded(n, a, most) for n, a in data.items() if n not in shared})
     stacked = {name: np.stack([part[name] for part in parts]) for name in parts[0]}
     return layout, shared, stacked
 
 
-def designs(blueprint: Blueprint, encoded: Encoded, claims: NDArray[np.int64]) -> dict[str, NDArray[Any]]:
+def designs(encoded: Encoded, claims: NDArray[np.int64]) -> dict[str, NDArray[Any]]:
     """Design arrays of all predictors for some claims."""
-    out = design_arrays("reliability", encoded.reliability, claims)
-    if encoded.freshness is not None:
-        out |= design_arrays("freshness", encoded.freshness, claims)
-    return out
+    parts = [design_arrays(part, design, claims) for part, design in encoded.designs.items()]
+    return {name: array for arrays in parts for name, array in arrays.items()}
 
 
 def _claims_padded(name: str, array: NDArray[Any], size: int) -> NDArray[Any]:
-    of_claims = name.startswith(("claim_", "reliability ", "freshness "))
+    of_claims = name.startswith(("claim_", *(f"{part} " for part in PARTS)))
     return pad_last(array, size) if of_claims else array
 
 

@@ -74,14 +74,14 @@ def by_question(values: NDArray[np.float64], questions: pd.DataFrame) -> xr.Data
 def _coordinates(trust: Trust) -> dict[str, Any]:
     first = next(iter(trust.posterior_draws.values()))
     coords: dict[str, Any] = {"chain": np.arange(first.shape[0]), "draw": np.arange(first.shape[1])}
-    encodings = (trust.blueprint.reliability, trust.blueprint.freshness)
-    for part, encoding in zip(("reliability", "freshness"), encodings, strict=True):
-        for term, levels in encoding.levels.items() if encoding is not None else ():
+    for part, encoding in trust.blueprint.encodings.items():
+        for term, levels in encoding.levels.items():
             name = f"{part}_{term}"
             if name in trust.posterior_draws:
                 coords[_dimension(trust.blueprint, name)[0]] = np.array(levels, object)
     if "errors_logit_hard|attribute" in trust.posterior_draws:
-        coords["attribute"] = np.array([str(name) for name in trust.blueprint.domains.attributes], object)
+        names = [str(name) for name in trust.blueprint.domains.attributes]
+        coords[_dimension(trust.blueprint, "errors_logit_hard|attribute")[0]] = np.array(names, object)
     affinity = trust.blueprint.affinity
     if affinity is not None and "origin_affinity" in trust.posterior_draws:
         named = [
@@ -101,15 +101,17 @@ def _dimension(blueprint: Blueprint, name: str) -> tuple[str, ...]:
     if name in ("errors_bias|source", "errors_confusion|source"):
         return ("source_class" if "bias" in name else "source_pair",)
     if name == "errors_logit_hard|attribute":
-        return ("attribute",)
+        # A formula's groups are the attributes of the claims, these are all that the model knows.
+        terms = [term for encoding in blueprint.encodings.values() for term in encoding.levels]
+        return ("errors attribute" if any(term.endswith("|attribute") for term in terms) else "attribute",)
     if name == "origin_affinity":
         return ("pair",)
     part, _, term = name.partition("_")
     if "|" in term:
         group = quoted(term.partition("|")[2])
-        levels = blueprint.reliability.levels.get(term)
-        # Both formulas see the same claims, so a group has the same levels in both.
-        same = blueprint.freshness is None or levels is None or blueprint.freshness.levels.get(term, levels) == levels
+        # All formulas see the same claims, so a group has the same levels in all.
+        known = [encoding.levels[term] for encoding in blueprint.encodings.values() if term in encoding.levels]
+        same = all(levels == known[0] for levels in known)
         return (group if same else f"{part} {group}",)
     return (f"{quoted(name)}_dim",)
 
@@ -185,7 +187,7 @@ def load(path: Path) -> Trust:
 
 def _description(trust: Trust) -> dict[str, Any]:
     blueprint, model = trust.blueprint, trust.model
-    encodings = {"reliability": blueprint.reliability, "freshness": blueprint.freshness, "bias": blueprint.bias}
+    encodings = {**blueprint.encodings, "bias": blueprint.bias}
     domains = blueprint.domains
     return {
         "model": {
@@ -232,14 +234,13 @@ def _restore(tree: Any) -> Trust:
 
     saved = json.loads(tree.attrs["nousppl"])
     model = _model(saved["model"])
-    encodings = {n: None if e is None else Encoding.from_dict(e) for n, e in saved["encodings"].items()}
+    encodings = {n: Encoding.from_dict(e) for n, e in saved["encodings"].items() if e is not None}
+    bias = encodings.pop("bias", None)
     closed = {a: tuple(values) for a, values in saved["closed"]}
     domains = Domains(closed, dict(map(tuple, saved["size"])), frozenset(saved["declared"]))
     grid = None if saved["text_grid"] is None else np.array(saved["text_grid"], float)
-    reliability = encodings["reliability"]
-    assert reliability is not None
     affinity = _affinity(saved.get("affinity"))
-    blueprint = assemble(model, reliability, encodings["freshness"], encodings["bias"], domains, grid, affinity)
+    blueprint = assemble(model, encodings, bias, domains, grid, affinity)
     posterior = tree["posterior"].to_dataset()
     draws = {name: np.asarray(posterior[quoted(name)].values, np.float64) for name in saved["sites"]}
     stats: dict[str, Any] = {}

@@ -163,7 +163,7 @@ def simulate_question(rng: np.random.Generator, question: DenseQuestion) -> Simu
             values[j] = looks
         else:
             confusion = None if question.confusion is None else question.confusion[j, looks]
-            law = wrong_answer_law(popularity, looks, accuracy[j], question.beta, question.closed, confusion)
+            law = wrong_answer_law(popularity, looks, accuracy[j], question.beta_of(j), question.closed, confusion)
             values[j] = _pick(uniforms[j, 2], law)
         same = values[:j] == values[j]
         repeated = float(((question.base[j, :j] + question.strong[j, :j]) * same).sum())

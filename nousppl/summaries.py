@@ -28,6 +28,8 @@ COLUMNS = [
     "claims",
     "settled",
 ]
+SHOWN: dict[str, Callable[[NDArray[Any]], NDArray[Any]]] = {"reliability": expit, "freshness": np.asarray}
+"""Parts of the table of sources -> what is shown of their predictors."""
 FEW = 200_000
 """Different claims above which the table of sources is made from a sample of them."""
 
@@ -53,18 +55,13 @@ def sources(blueprint: Blueprint, encoded: Encoded, draws: Draws) -> pd.DataFram
         table[name] = by_source.mean(0)
         table[f"{name}_lower"], table[f"{name}_upper"] = np.quantile(by_source, QUANTILES, axis=0)
 
-    put(
-        "reliability",
-        expit(
-            linear_draws("reliability", encoded.reliability, plan.reliability, plan.reliability_groups, flat, claims)
-        ),
-    )
-    if encoded.freshness is not None:
-        put(
-            "freshness",
-            linear_draws("freshness", encoded.freshness, plan.freshness, plan.freshness_groups, flat, claims),
-        )
-    else:
+    for predictor in plan.predictors:
+        if predictor.part in SHOWN:
+            put(
+                predictor.part,
+                SHOWN[predictor.part](linear_draws(predictor, encoded.designs[predictor.part], flat, claims)),
+            )
+    if "freshness" not in encoded.designs:
         table[["freshness", "freshness_lower", "freshness_upper"]] = np.inf
     table["claims"] = np.bincount(coded.claim_source, minlength=len(total))
     settled = encoded.settled_cell[coded.claim_question] >= 0
@@ -75,11 +72,10 @@ def sources(blueprint: Blueprint, encoded: Encoded, draws: Draws) -> pd.DataFram
 def _kinds_of_claim(encoded: Encoded) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
     """One claim of every combination of source and covariates, and how many claims it stands for."""
     columns = [encoded.coded.claim_source.astype(np.int64)]
-    for design in (encoded.reliability, encoded.freshness):
-        if design is not None:
-            columns += [g.index.astype(np.int64) for g in design.groups]
-            columns += [pd.factorize(c)[0].astype(np.int64) for c in design.fixed.T]
-            columns += [pd.factorize(g.value)[0].astype(np.int64) for g in design.groups]
+    for design in (encoded.designs[part] for part in SHOWN if part in encoded.designs):
+        columns += [g.index.astype(np.int64) for g in design.groups]
+        columns += [pd.factorize(c)[0].astype(np.int64) for c in design.fixed.T]
+        columns += [pd.factorize(g.value)[0].astype(np.int64) for g in design.groups]
     codes = columns[0]
     for column in columns[1:]:
         codes = pd.factorize(codes * (int(column.max(initial=0)) + 1) + column)[0].astype(np.int64)
@@ -94,9 +90,8 @@ def _kinds_of_claim(encoded: Encoded) -> tuple[NDArray[np.int64], NDArray[np.flo
 def groups(blueprint: Blueprint, flat: Draws) -> pd.DataFrame:
     """Long table of group effects: part, term, level ("sd" for the standard deviation), mean, sd, lower, upper."""
     rows: list[tuple[str, str, list[str], NDArray[np.float64]]] = []
-    encodings = {"reliability": blueprint.reliability, "freshness": blueprint.freshness}
-    for part, encoding in encodings.items():
-        for term, levels in encoding.levels.items() if encoding is not None else ():
+    for part, encoding in blueprint.encodings.items():
+        for term, levels in encoding.levels.items():
             name = f"{part}_{term}"
             rows.append((part, term, ["sd"], flat[name + "_sigma"][:, None]))
             if name in flat:

@@ -32,7 +32,7 @@ def labels(blueprint: Blueprint, site: str) -> list[Any]:
     domains, affinity = blueprint.domains, blueprint.affinity
     bias = next(iter(blueprint.bias.levels.values())) if blueprint.bias is not None else ()
     part, _, term = site.partition("_")
-    encoding = {"reliability": blueprint.reliability, "freshness": blueprint.freshness}.get(part)
+    encoding = blueprint.encodings.get(part)
     if encoding is not None and term in encoding.levels:
         return list(encoding.levels[term])
     if site == "origin_affinity" and affinity is not None:

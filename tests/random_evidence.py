@@ -25,10 +25,13 @@ FEATURES = (
 """What can be on or off. Off: no echoes, weights that do not fade, no texts, uniform errors, no difficulty, no
 class bias, an open list of answers, hard claims, no own notes, no ceilings, nothing rejected, all claims dated (some at
 the same time), no claim with a given origin, no trap, errors
-independent, all pairs of sources strangers."""
-ALSO = ("trap", "correlation", "affinity")
-"""The same, drawn from a stream of their own: a feature more leaves the other choices of a seed as they are."""
+independent, all pairs of sources strangers, all errors equally shared."""
+ALSO = {"trap": 1 / 2, "correlation": 1 / 2, "affinity": 1 / 2, "shared by claim": 1 / 3}
+"""The same with their chances, drawn from a stream of their own: a feature more leaves the other choices of a seed as
+they are."""
 WORDS = ["the train is late", "a train is late today", "no trains run", "trains as planned", "nobody knows"]
+SHARED = "1 + length + (1|channel) + (length|source)"
+"""How far errors are shared, where that differs from claim to claim: a number, groups of the claims, a slope."""
 STRONG = ["same_source", "same_channel", "same_source + same_channel", None]
 
 
@@ -45,14 +48,15 @@ def random_case(
 
     ``questions`` (default 1 to 3) of ``claims`` each (default 1 to 5), which name some of ``named`` answers (default 2
     to 4); ``K`` answers where the list is open (default 2 to 6, at least as many as a question names). Each of
-    ``FEATURES`` is on or off as given, else by a fair coin.
+    ``FEATURES`` is on or off as given, else by a fair coin; those of ``ALSO`` by their chances.
     """
     if unknown := set(features) - {*FEATURES, *ALSO}:
         raise TypeError(f"no such features: {sorted(unknown)}; there are {(*FEATURES, *ALSO)}")
     rng, also = np.random.default_rng(seed), np.random.default_rng((seed, 1))
     on = {name: bool(rng.random() < 0.5) for name in FEATURES}
-    on |= {name: bool(also.random() < 0.5) for name in ALSO} | features
+    on |= {name: bool(also.random() < chance) for name, chance in ALSO.items()} | features
     on["bias"] &= on["closed"]
+    on["shared by claim"] &= on["popularity"]
     size = int(rng.integers(2, 5)) if named is None else named
     values = ["a", "b", "c", "d"][:size]
     asked = int(rng.integers(1, 4)) if questions is None else questions
@@ -82,7 +86,7 @@ def _model(rng: np.random.Generator, seed: int, answers: list[str] | int, on: di
     return nous.TrustModel(
         origin=origin,
         errors=nous.Errors(
-            popularity=on["popularity"],
+            popularity=SHARED if on["shared by claim"] else on["popularity"],
             difficulty=on["difficulty"] and (True, "mixture")[seed % 2],
             bias=bias,
             trap=on["trap"],
@@ -115,6 +119,7 @@ def _claims(
             "weight": 1.0,
         }
     )
+    frame["length"] = frame["text"].str.len() / 20.0 - 1.0
     if on["notes"]:
         frame["derived"] = rng.random(n) < 0.4
         frame.loc[rng.integers(n), "derived"] = True

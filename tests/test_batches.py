@@ -72,8 +72,7 @@ def test_a_batch_whose_weight_is_not_scaled_is_noticed(parts: Parts) -> None:
 def test_sources_that_a_batch_does_not_hold_are_left_to_their_prior(parts: Parts, part: str) -> None:
     slot = next(s for s in parts.pack.slots if s.name == f"{part}_1|source_raw")
     here = slice(slot.start, slot.start + slot.size)
-    design = parts.encoded.reliability if part == "reliability" else parts.encoded.freshness
-    assert design is not None
+    design = parts.encoded.designs[part]
     level = next(g.index for g in design.groups if g.term == "1|source")
     for problem, gradient in zip(parts.problems, parts.of_batch, strict=True):
         absent = np.setdiff1d(np.arange(slot.size), level[problem.claims])

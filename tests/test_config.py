@@ -59,6 +59,11 @@ def test_what_is_not_named_is_left_to_the_defaults(tmp_path):
     assert model == {"origin": Origin(), "errors": Errors()}
 
 
+def test_a_formula_of_shared_error(tmp_path):
+    model, _ = config.read_model(written(tmp_path, '[errors]\npopularity = "1 + (1|attribute)"'))
+    assert model == {"errors": Errors(popularity="1 + (1|attribute)")}
+
+
 def test_no_echoes(tmp_path):
     assert config.read_model(written(tmp_path, "origin = false"))[0] == {"origin": None}
 
@@ -85,6 +90,7 @@ def test_the_example_of_the_docstring_is_read(tmp_path):
         ("[origin]\nlag = 1", r"\[origin\] lag = 1: must be true or false"),
         ("[origin]\norder = 'often'", r"Origin\(order='often'\)"),
         ("[origin]\nmax_listed = true", r"max_listed = True: must be a whole number"),
+        ("[errors]\npopularity = 1", r"\[errors\] popularity = 1: must be true or false or text"),
         ("[errors]\ndifficulty = 1", r"\[errors\] difficulty = 1: must be true or false or text"),
         ("[errors]\nbias = 'some'", r"Errors\(bias='some'\)"),
         ("errors = 'none'", r"\[errors\] must be a table"),

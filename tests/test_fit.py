@@ -66,7 +66,7 @@ def test_the_packed_density_is_that_of_the_program(evidence: nous.Evidence, smal
 def test_a_fit_recovers_the_world(trust: nous.Trust, small: World) -> None:
     true = small.parameters
     draws = trust.asked()
-    kinds = list(trust.blueprint.reliability.levels["1|kind"])
+    kinds = list(trust.blueprint.encodings["reliability"].levels["1|kind"])
     found = draws["reliability_1|kind"] + draws["reliability_Intercept"][:, None]
     expected = (true.kind["reliability"] + true.intercept).reindex(kinds).to_numpy()
     assert np.abs((found.mean(0) - expected) / found.std(0)).max() < 4.0

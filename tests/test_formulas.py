@@ -138,6 +138,6 @@ def test_new_claims_are_read_on_the_scale_of_the_fit(short: nous.Trust) -> None:
     all_ = short.posteriors(everything).frame
     both = all_[all_["entity"].isin(["e001", "e002"])]
     np.testing.assert_allclose(one["probability"], both["probability"], atol=2e-6)
-    assert short.blueprint.reliability.scales["hedging"] == pytest.approx(
+    assert short.blueprint.encodings["reliability"].scales["hedging"] == pytest.approx(
         (claims["hedging"].mean(), claims["hedging"].std(ddof=0))
     )

@@ -142,7 +142,8 @@ def test_the_random_problems_have_every_feature_on_and_off() -> None:
         "lag": [m.origin is not None and m.origin.lag for m in models],
         "text": [m.origin is not None and m.origin.text is not None for m in models],
         "unknown order": [m.origin is not None and m.origin.order == "unknown" for m in models],
-        "popularity": [m.errors.popularity for m in models],
+        "popularity": [m.errors.shared for m in models],
+        "errors shared by claim": [m.errors.shared_formula is not None for m in models],
         "difficulty": [m.errors.difficulty for m in models],
         "easy or hard": [m.errors.mixture for m in models],
         "bias by class": [m.errors.bias == "class" for m in models],
@@ -164,7 +165,13 @@ def test_the_random_problems_have_every_feature_on_and_off() -> None:
 
 
 @pytest.mark.parametrize(
-    ("seed", "features"), [(101, {}), (103, {}), (104, dict.fromkeys(("origin", "lag", "text"), True))]
+    ("seed", "features"),
+    [
+        (101, {}),
+        (103, {}),
+        (104, dict.fromkeys(("origin", "lag", "text"), True)),
+        (106, {"popularity": True, "shared by claim": True, "closed": False}),
+    ],
 )
 def test_marginal_is_brute_force_in_double_precision(seed: int, features: dict[str, bool]) -> None:
     with jax.enable_x64(True):
@@ -176,6 +183,7 @@ def test_marginal_is_brute_force_in_double_precision(seed: int, features: dict[s
     ("claims", "features"),
     [
         (3, {"popularity": True, "difficulty": False, "closed": False}),
+        (3, {"popularity": True, "shared by claim": True, "difficulty": False, "closed": False}),
         (2, {"popularity": False, "difficulty": True, "closed": True}),
     ],
 )
@@ -261,6 +269,8 @@ def log_evidences(evidence: nous.Evidence, trust: Trust) -> NDArray[np.float64]:
         (["a", "b", "c", "d"], False, {}),
         (["a", "b", "c", "d"], False, {"bias": "source"}),
         (["a", "b", "c", "d"], True, {"popularity": False}),
+        (["a", "b", "c", "d"], False, {"popularity": "1 + (1|channel) + (1|source)", "bias": "source"}),
+        (4, False, {"popularity": "1 + (1|channel) + (1|source)"}),
         (4, False, {}),
         (4, True, {"difficulty": True}),
     ],
@@ -284,6 +294,10 @@ def repeats_are_popular(xp: Any, layout: Any, data: Any, originality: Any) -> An
     return POPULARITY(xp, layout, data, originality * 0.0 + 1.0)
 
 
+def all_share_alike(xp: Any, layout: Any, data: Any, theta: Any) -> Any:
+    return BETAS(xp, layout, data, {"beta": xp.exp(xp.mean(theta["log_beta"]))})
+
+
 def no_ceiling(xp: Any, logit: Any, ceiling: Any, difficulty: Any) -> Any:
     return RELIABILITY(xp, logit, None, difficulty)
 
@@ -301,10 +315,11 @@ def texts_of_strangers(xp: Any, layout: Any, data: Any, theta: Any, originality:
 
 
 AFFINITY_SUMS, TEXT_SUMS = origin.affinity_sums, origin.text_sums
-BASE_SUMS, POPULARITY, RELIABILITY = origin._base_sums, one_of.popularity, one_of.reliability
+BASE_SUMS, POPULARITY, RELIABILITY, BETAS = origin._base_sums, one_of.popularity, one_of.reliability, one_of.betas
 BROKEN = {
     "every claim counts as an original": (origin, "_base_sums", all_are_original),
     "popularity counts repeats": (one_of, "popularity", repeats_are_popular),
+    "all errors are equally shared": (one_of, "betas", all_share_alike),
     "no clip": (one_of, "clip", lambda xp, law, *rest: law),
     "sums include the claim itself": (origin, "before", lambda xp, totals, *rest: totals),
     "copies are perfect": (program, "COPY_ERROR", 0.0),
@@ -319,7 +334,7 @@ BROKEN = {
     "texts do not know affinities": (origin, "text_sums", texts_of_strangers),
     "weights do not fade": (origin, "step_fading", lambda xp, position, *rest: xp.where(position >= 1, 1.0, 0.0)),
 }
-CONTROL = dict.fromkeys((*FEATURES, "affinity"), True) | dict.fromkeys(
+CONTROL = dict.fromkeys((*FEATURES, "affinity", "shared by claim"), True) | dict.fromkeys(
     ("closed", "bias", "difficulty", "lineage", "undated"), False
 )
 

@@ -48,7 +48,7 @@ class Plain:
     strong: list[list[float]]
     rho: list[list[float]]
     copy_error: float
-    beta: float | None
+    beta: float | list[float] | None
     closed: bool
     confusion: list[list[list[float]]] | None = None
     base_rates: list[float] | None = None
@@ -137,9 +137,10 @@ def wrong_answer_law(x: Reading, j: int, z: int, a: float) -> list[float]:
     q, K, n = x.question, x.K, x.popularity[j]
     uniform = 1 / (K - 1)
     c = [uniform] * K if q.confusion is None or "confusion" in x.without else q.confusion[j][z]
-    if q.beta is None or K == 2:
+    beta = q.beta[j] if isinstance(q.beta, list) else q.beta
+    if beta is None or K == 2:
         return [0.0 if v == z else c[v] for v in range(K)]
-    u = [0.0 if v == z else (n[v] + q.beta * c[v]) / (sum(n) - n[z] + q.beta) for v in range(K)]
+    u = [0.0 if v == z else (n[v] + beta * c[v]) / (sum(n) - n[z] + beta) for v in range(K)]
     cap = max(a / (1 - a) if a < 1 else math.inf, uniform)
     if q.closed or "clip" in x.without or max(u) <= cap:
         return u

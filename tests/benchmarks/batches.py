@@ -35,7 +35,7 @@ def in_batches(evidence: nous.Evidence) -> nous.SVI:
 
 def reliabilities(trust: nous.Trust, world: World) -> NDArray[np.float64]:
     """(draws, sources) logit of the reliability of each source."""
-    levels, draws = trust.blueprint.reliability.levels, trust.flat
+    levels, draws = trust.blueprint.encodings["reliability"].levels, trust.flat
     kind_of = world.claims.drop_duplicates("source").set_index("source")["kind"]
     kinds = pd.Index(levels["1|kind"]).get_indexer(kind_of.reindex(list(levels["1|source"])))
     intercept = draws["reliability_Intercept"][:, None]

@@ -26,7 +26,6 @@ def model(world: World) -> nous.TrustModel:
 def true_trust(trust: nous.Trust, world: World) -> nous.Trust:
     """The trust of someone who knows the true parameters: one draw."""
     true, blueprint = world.parameters, trust.blueprint
-    assert blueprint.freshness is not None
     draws = {
         "reliability_Intercept": np.array(true.intercept),
         "origin_log_strangers": np.array(true.log_w0),
@@ -35,7 +34,7 @@ def true_trust(trust: nous.Trust, world: World) -> nous.Trust:
         "origin_half_life": np.array(true.half_life),
         "errors_log_popularity": np.log(true.beta),
     }
-    for part, encoding in (("reliability", blueprint.reliability), ("freshness", blueprint.freshness)):
+    for part, encoding in blueprint.encodings.items():
         for column, table in (("kind", true.kind), ("source", true.source)):
             draws[f"{part}_1|{column}"] = table[part].reindex(list(encoding.levels[f"1|{column}"])).to_numpy()
             draws[f"{part}_1|{column}_sigma"] = np.array(table[part].std())
@@ -73,9 +72,7 @@ def interval(trust: nous.Trust, part: str) -> pd.DataFrame:
 
 def kinds(blueprint: Blueprint, part: str) -> tuple[str, ...]:
     """Kinds in the order of their effects."""
-    encoding = blueprint.reliability if part == "reliability" else blueprint.freshness
-    assert encoding is not None
-    return encoding.levels["1|kind"]
+    return blueprint.encodings[part].levels["1|kind"]
 
 
 def inside(seed: int) -> dict[str, list[bool]]:
