@@ -75,7 +75,7 @@ def claims(trust: Trust, evidence: Evidence) -> xr.Dataset:
 
 def _values(constant: xr.Dataset) -> xr.Dataset:
     """The values of the claims, which are what was observed as long as no settled truths are predicted."""
-    return constant[["claim_value"]].rename(claim_value="value").drop_vars(["source"], errors="ignore")
+    return constant.set_coords(["claim_source", "claim_question"])[["claim_value"]].rename(claim_value="value")
 
 
 def _shape(trust: Trust) -> tuple[int, int]:
