@@ -63,10 +63,10 @@ class Report:
     def _repr_html_(self) -> str:
         from html import escape
 
-        numbers = {name: "{:.4g}".format for name in ("value", "limit")}
+        formats = {"value": "{:.4g}".format, "limit": "{:.4g}".format, "what": str, "advice": str}
         shown = self.table.assign(ok=np.where(self.table["ok"], "yes", "no")).reset_index()
         rest = "".join(f'<p class="note">{escape(n)}: not checked, {escape(why)}</p>' for n, why in self.left_out.items())
-        table = display.table_html(shown, numbers)
+        table = display.table_html(shown, formats)
         return f'<style>{display.STYLE}</style><div class="nous"><p>{escape(self._head)}</p>{table}{rest}</div>'
 
 
@@ -169,11 +169,11 @@ def _covariance(trust: Trust) -> Finding | str:
 
 def _above_chance(trust: Trust) -> Finding | str:
     domains = trust.blueprint.domains
-    sizes = [len(values) for values in domains.closed.values()] + list(domains.size.values())
+    sizes = {**domains.size, **{attribute: len(values) for attribute, values in domains.closed.items()}}
     if not len(trust.table) or not sizes:
         return "no sources, or no attributes"
     reliability, claims = trust.table["reliability"], trust.table["claims"]
-    return checks.mirrored(reliability, claims, float(np.mean(1.0 / np.array(sizes))), int(trust.record["settled"]))
+    return checks.mirrored(reliability, claims, float(np.mean([1.0 / k for k in sizes.values()])), int(trust.record["settled"]))
 
 
 def _spreads(trust: Trust) -> dict[str, tuple[float, float, float, float]]:
@@ -208,7 +208,7 @@ def _guide(trust: Trust, part: Evidence) -> Finding | str:
 def _conflict(trust: Trust, part: Evidence) -> Finding | str:
     draws = int(np.prod(next(iter(trust.posterior_draws.values())).shape[:2]))
     if draws < ENOUGH_DRAWS:
-        return f"{draws} draws are too few to weight: fit with {ENOUGH_DRAWS:,} or more (nous.SVI(draws=1000))"
+        return f"{draws} draws are too few to weight: fit with {ENOUGH_DRAWS:,} or more (nous.SVI(draws={ENOUGH_DRAWS}), or num_samples)"
     table = sensitivity(trust, part)
     pairs = zip(table["prior"].to_numpy(), table["likelihood"].to_numpy(), strict=True)
     return checks.conflict(dict(zip(map(str, table.index), pairs, strict=True)), THRESHOLD)
