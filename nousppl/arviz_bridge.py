@@ -110,7 +110,7 @@ def pareto_k(log_ratios: NDArray[np.float64]) -> float:
         import arviz
 
         return float(arviz.psislw(log_ratios)[1])
-    from arviz_stats.base import array_stats
+    from arviz_stats.base.array import array_stats
 
     return float(array_stats.psislw(log_ratios)[1])
 

@@ -71,7 +71,7 @@ def divergences(diverging: ArrayLike) -> Finding:
     conceptual introduction to Hamiltonian Monte Carlo", section 6.2)."""
     count = int(np.sum(diverging))
     advice = (
-        f"{count} of {np.size(diverging)} draws diverged, so part of the posterior is missing: raise target_accept_prob "
+        f"{count} of {np.size(diverging)} draws diverged, part of the posterior is missing: raise target_accept_prob "
         "(nous.NUTS(kernel={'target_accept_prob': 0.95})), and num_warmup where it was short; if they stay, give the "
         "standard deviations of groups tighter priors"
     )
@@ -107,9 +107,9 @@ def enough_draws(kind: str, sizes: Mapping[str, ArrayLike], chains: int) -> Find
 
 def tree_depth(reached: ArrayLike) -> Finding:
     """(chain, draw) whether the tree was as deep as allowed: the trajectory was cut off (Hoffman & Gelman 2014)."""
-    share = float(np.mean(reached))
+    share = float(np.asarray(reached, float).mean())
     advice = (
-        f"{share:.0%} of the trajectories were cut off, so draws are more alike than they need be: raise max_tree_depth "
+        f"{share:.0%} of the trajectories were cut off, and draws are more alike than need be: raise max_tree_depth "
         "(nous.NUTS(kernel={'max_tree_depth': 12})) or num_warmup"
     )
     return finding("tree depth", share > SATURATED, "", share, SATURATED, advice)
@@ -202,8 +202,8 @@ def mirrored(reliability: ArrayLike, claims: ArrayLike, chance: float, facts: in
     mean = float(np.average(values, weights=weights)) if weights.sum() > 0 else 1.0
     low = float((values < chance).mean()) if len(values) else 0.0
     why = (
-        f"though {facts} facts are settled: see whether their values are those of the claims' wording (same_value), and "
-        "not exchanged"
+        f"though {facts} facts are settled: see whether they are worded as the claims are (same_value), and not "
+        "exchanged"
         if facts
         else "and nothing is settled, so the fit may hold liars for honest sources: settle some facts, or give "
         "reliability a prior above chance (priors={'reliability': {'1': dist.Normal(1.5, 0.5)}})"
@@ -215,7 +215,7 @@ def mirrored(reliability: ArrayLike, claims: ArrayLike, chance: float, facts: in
 def echoes(contraction: float) -> Finding:
     """Share by which the data narrowed the weight of strangers (`nousppl.summaries.echo_contraction`)."""
     advice = (
-        "echoes are not identified: whether sources repeat each other, and how a flood of repetitions counts, comes from "
+        "echoes are not identified: whether sources repeat each other, and how a flood of repetitions counts, is up to "
         "the prior of origin_log_strangers; beliefs about other questions may still be fair. Settle facts on questions "
         "where sources are wrong together, or leave echoes out (origin=None)"
     )
@@ -237,7 +237,7 @@ def groups_learned(spreads: Mapping[str, tuple[float, float, float, float]], fac
         if abs(mean - prior_mean) < prior_sd:
             left[name] = 1.0 - (sd / prior_sd) ** 2
     bad = sorted((name for name in left if left[name] < CONTRACTION), key=lambda name: left[name])
-    basis = f"the {facts} settled facts do" if facts else "the claims do"
+    basis = f"the settled facts ({facts}) do" if facts else "the claims do"
     advice = (
         f"{basis} not tell how much the levels of these groups differ, the prior does: settle more facts, learn_from="
         "'all', or take these groups out of the formulas"
@@ -254,7 +254,7 @@ def conflict(sensitivity: Mapping[str, tuple[float, float]], limit: float) -> Fi
     worst = {name: min(pair) for name, pair in sensitivity.items()}
     bad = sorted((name for name in worst if worst[name] >= limit), key=lambda name: -worst[name])
     advice = (
-        "prior and data pull these parameters in different directions: see nous.sensitivity(trust), and widen the prior "
+        "prior and data pull these parameters in different directions: see nous.sensitivity(trust), and widen a prior "
         "if it does not say what you know"
     )
     return finding("prior and data", bool(bad), listed(bad), max(worst.values(), default=0.0), limit, advice)
@@ -270,7 +270,7 @@ def leave_one_out(k: ArrayLike, good: float, questions: Sequence[str]) -> Findin
         f"{share:.1%} of the questions have a Pareto k above {good:.2f}: a few questions decide what is learned, and "
         "nous.compare is off on them. Look at their claims; take more draws, or nous.cross_validate"
     )
-    what = listed([questions[i] for i in bad])
+    what = listed([questions[int(i)] for i in bad])
     return finding("leave one out (Pareto k)", share > LOO_SHARE, what, share, LOO_SHARE, advice)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -65,7 +64,8 @@ class Report:
 
         formats = {"value": "{:.4g}".format, "limit": "{:.4g}".format, "what": str, "advice": str}
         shown = self.table.assign(ok=np.where(self.table["ok"], "yes", "no")).reset_index()
-        rest = "".join(f'<p class="note">{escape(n)}: not checked, {escape(why)}</p>' for n, why in self.left_out.items())
+        notes = [f"{name}: not checked, {why}" for name, why in self.left_out.items()]
+        rest = "".join(f'<p class="note">{escape(note)}</p>' for note in notes)
         table = display.table_html(shown, formats)
         return f'<style>{display.STYLE}</style><div class="nous"><p>{escape(self._head)}</p>{table}{rest}</div>'
 
@@ -77,7 +77,7 @@ def check(trust: Trust, evidence: Evidence | None = None) -> Report:
     NUTS: divergences, R-hat above 1.01, fewer than 100 effective draws a chain (bulk, tail; Vehtari et al. 2021),
     trajectories cut off, E-BFMI below .3 (Betancourt 2016). SVI: a loss that is not finite, had not settled or still
     falls; parameters outside the block with full covariance. Both: sources below chance (the mode in which honest ones
-    are taken for liars), echoes that the data do not identify, groups of which the data say nothing (Schad et al. 2021).
+    are taken for liars), echoes that the data do not identify, groups that the data say nothing of (Schad et al. 2021).
     With an evidence: Pareto k of the guide's importance ratios above .7 (SVI; Yao et al. 2018), conflict of prior and
     data (power scaling; Kallioinen et al. 2024), Pareto k of leaving out a question (Vehtari et al. 2017).
 
@@ -173,7 +173,8 @@ def _above_chance(trust: Trust) -> Finding | str:
     if not len(trust.table) or not sizes:
         return "no sources, or no attributes"
     reliability, claims = trust.table["reliability"], trust.table["claims"]
-    return checks.mirrored(reliability, claims, float(np.mean([1.0 / k for k in sizes.values()])), int(trust.record["settled"]))
+    chance = float(np.mean([1.0 / k for k in sizes.values()]))
+    return checks.mirrored(reliability, claims, chance, int(trust.record["settled"]))
 
 
 def _spreads(trust: Trust) -> dict[str, tuple[float, float, float, float]]:
@@ -208,7 +209,8 @@ def _guide(trust: Trust, part: Evidence) -> Finding | str:
 def _conflict(trust: Trust, part: Evidence) -> Finding | str:
     draws = int(np.prod(next(iter(trust.posterior_draws.values())).shape[:2]))
     if draws < ENOUGH_DRAWS:
-        return f"{draws} draws are too few to weight: fit with {ENOUGH_DRAWS:,} or more (nous.SVI(draws={ENOUGH_DRAWS}), or num_samples)"
+        more = f"{ENOUGH_DRAWS:,} or more (nous.SVI(draws={ENOUGH_DRAWS}), or num_samples)"
+        return f"{draws} draws are too few to weight: fit with {more}"
     table = sensitivity(trust, part)
     pairs = zip(table["prior"].to_numpy(), table["likelihood"].to_numpy(), strict=True)
     return checks.conflict(dict(zip(map(str, table.index), pairs, strict=True)), THRESHOLD)

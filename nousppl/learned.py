@@ -72,8 +72,8 @@ def unseen_facts(trust: Trust, evidence: Evidence) -> Evidence:
     unseen = settled[~is_seen(trust, coded.questions.iloc[settled])]
     if not len(unseen):
         raise QuestionError(
-            f"posterior_predictive: of the {len(settled)} settled truths of this evidence the fit has used all; give an "
-            "evidence with settled truths that it has not seen, or use cross_validate"
+            f"posterior_predictive: of the {len(settled)} settled truths of this evidence the fit has used all; give "
+            "an evidence with settled truths that it has not seen, or use cross_validate"
         )
     return evidence.subset(unseen)
 

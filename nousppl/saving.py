@@ -92,7 +92,9 @@ def _coordinates(blueprint: Blueprint, draws: Mapping[str, NDArray[np.float64]])
         coords["attribute"] = np.array([str(name) for name in blueprint.domains.attributes], object)
     affinity = blueprint.affinity
     if affinity is not None and "origin_affinity" in draws:
-        pairs = [(affinity.labels[i], affinity.labels[j]) for i, j in zip(affinity.later, affinity.earlier, strict=True)]
+        pairs = [
+            (affinity.labels[i], affinity.labels[j]) for i, j in zip(affinity.later, affinity.earlier, strict=True)
+        ]
         coords["pair"] = np.array([f"{later} <- {earlier}" for later, earlier in pairs], object)
     return coords | _answer_coordinates(blueprint, draws)
 

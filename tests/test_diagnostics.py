@@ -55,7 +55,7 @@ CASES: dict[str, tuple[Callable[[bool], Finding], str]] = {
     "echoes identified": (lambda bad: checks.echoes(0.1 if bad else 0.5), "not identified: .* settle facts|Settle"),
     "groups learned": (
         lambda bad: checks.groups_learned(SPREADS if bad else {"x_sigma": (0.5, 0.2, 0.56, 0.42)}, 40),
-        "the 40 settled facts do not tell how much",
+        r"the settled facts \(40\) do not tell how much",
     ),
     "prior and data": (
         lambda bad: checks.conflict({"a": (0.3, 0.2 if bad else 0.01), "b": (0.01, 0.3)}, 0.05),
@@ -176,31 +176,38 @@ def test_liars_by_prior_without_a_settled_fact() -> None:
     assert row["value"] < 0.4 and row["limit"] == 0.5 and "settle some facts" in row["advice"]
 
 
-def test_two_questions_teach_nothing(small: World, evidence: nous.Evidence) -> None:
-    few = evidence.subset([0, 1])
+def test_one_question_teaches_nothing(small: World, evidence: nous.Evidence) -> None:
+    few = evidence.subset([0])
     trust = model(small).fit(few, nous.SVI(full_size=5), seed=1, learn_from="settled")
     found = check(trust).found
     assert set(found.index) == {"covariance", "echoes identified", "groups learned"}
     assert found.loc["covariance", "what"] == "reliability_1|source"
-    assert "the 2 settled facts do not tell" in found.loc["groups learned", "advice"]
+    assert "the settled facts (1) do not tell" in found.loc["groups learned", "advice"]
     assert "echoes not identified" in trust.status
 
 
 def test_a_prior_against_the_data(small: World, evidence: nous.Evidence) -> None:
-    wrong = model(small, priors={"reliability": {"1": dist.Normal(-3.0, 0.3)}})
-    row = check(wrong.fit(evidence, nous.SVI(draws=1000), seed=1), evidence).found.loc["prior and data"]
-    assert "reliability_Intercept" in row["what"] and row["value"] > 0.15
+    """The priors of `healthy`, but for a typical source that is more often wrong than right."""
+    priors = {
+        "reliability": {"1": dist.Normal(-1.0, 0.5), "source": dist.HalfNormal(1.5)},
+        "origin": {"strangers": dist.Normal(-3.0, 1.0)},
+    }
+    trust = model(small, priors=priors).fit(evidence, nous.SVI(draws=1000), seed=1)
+    row = check(trust, evidence).found.loc["prior and data"]
+    assert "reliability_1|source_sigma" in row["what"] and row["value"] > 0.08
 
 
-def test_one_source_that_decides_questions(healthy: Trust, evidence: nous.Evidence) -> None:
-    """With ten draws nearly every question has too long a tail."""
+def test_too_few_draws_to_leave_questions_out(healthy: Trust, evidence: nous.Evidence) -> None:
+    """With so few draws many a question has too long a tail."""
     few = replace(healthy, posterior_draws={n: v[:, :25] for n, v in healthy.posterior_draws.items()})
     row = check(few, evidence).found.loc["leave one out (Pareto k)"]
     assert row["value"] > 0.01 and " · status" in row["what"]
 
 
 def test_every_check_has_a_case(healthy: Trust) -> None:
-    sampled = replace(healthy, record={**healthy.record, "method": "nuts"}, sample_stats={"diverging": np.zeros((1, 9))})
+    sampled = replace(
+        healthy, record={**healthy.record, "method": "nuts"}, sample_stats={"diverging": np.zeros((1, 9))}
+    )
     made = {name for trust in (healthy, sampled) for name, _ in diagnostics._checks(trust, None)}
     assert made == set(CASES)
 
@@ -262,7 +269,13 @@ def test_batches_give_the_ratios_of_the_whole(
 def test_statistics_of_the_sampler_have_the_names_of_arviz() -> None:
     steps = np.array([[1, 3, 7, 1023, 600]])
     zeros = np.zeros((1, 5))
-    found = {"diverging": zeros, "num_steps": steps, "potential_energy": zeros + 2, "energy": zeros, "accept_prob": zeros}
+    found = {
+        "diverging": zeros,
+        "num_steps": steps,
+        "potential_energy": zeros + 2,
+        "energy": zeros,
+        "accept_prob": zeros,
+    }
     stats = nuts.statistics(found, 10)
     assert stats["tree_depth"].tolist() == [[1, 2, 3, 10, 10]]
     assert stats["reached_max_treedepth"].tolist() == [[False, False, False, True, True]]
