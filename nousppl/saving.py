@@ -51,7 +51,9 @@ def datasets(trust: Trust) -> dict[str, xr.Dataset]:
         stats = {name: np.atleast_2d(value) for name, value in trust.sample_stats.items()}
         # The loss of an SVI fit is per step, not per draw.
         axis = "step" if "loss" in stats else "draw"
-        out["sample_stats"] = xr.Dataset({name: (("chain", axis), value) for name, value in stats.items()})
+        first = next(iter(stats.values()))
+        coords = {"chain": np.arange(first.shape[0]), axis: np.arange(first.shape[1])}
+        out["sample_stats"] = xr.Dataset({name: (("chain", axis), value) for name, value in stats.items()}, coords)
     if len(trust.table):
         out["constant_data"] = xr.Dataset.from_dataframe(trust.table)
     return out

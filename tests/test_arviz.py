@@ -5,12 +5,14 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import matplotlib as mpl
 import numpy as np
 import pandas as pd
 import pytest
+import xarray as xr
 
 import nousppl as nous
 from nousppl import arviz_bridge, saving
@@ -156,6 +158,15 @@ def test_prior_draws_are_of_the_priors(told: Any, trust: Trust) -> None:
     assert abs(intercept.mean() - 1.1) < 0.2 and abs(intercept.std() - 1.0) < 0.2
     again = trust.to_arviz(prior=True, seed=5)["prior"]["reliability_Intercept"].values
     assert not np.allclose(again, intercept)
+
+
+def test_all_groups_go_into_a_file_of_arviz(told: Any, tmp_path: Path) -> None:
+    with warnings.catch_warnings():
+        # xarray adds a filter of its own when it writes or opens a tree.
+        told.to_netcdf(str(tmp_path / "all.nc"))
+        with xr.open_datatree(tmp_path / "all.nc", engine="h5netcdf") as tree:
+            assert set(tree.children) == set(names(told))
+            np.testing.assert_array_equal(tree["observed_data"]["right"], told["observed_data"]["right"])
 
 
 # ------------------------------------------------------------------------------------------------- arviz's functions

@@ -90,7 +90,7 @@ def test_a_group_that_the_data_moved_away_counts_as_learned() -> None:
 
 
 def test_where_facts_are_settled_low_reliability_has_another_cause() -> None:
-    assert "though 50 facts are settled: see whether their values" in checks.mirrored([0.2], [3], 0.5, 50).advice
+    assert "though 50 facts are settled: see whether they are worded" in checks.mirrored([0.2], [3], 0.5, 50).advice
     assert "raise steps" in checks.guide_shape(2.0, False).advice
 
 
@@ -229,6 +229,24 @@ def test_a_trust_from_a_file(healthy: Trust, evidence: nous.Evidence, tmp_path: 
     healthy.save(tmp_path / "trust.nc")
     report = check(nous.load(tmp_path / "trust.nc"), evidence)
     assert report.ok and set(report.left_out) == {"covariance", "guide (Pareto k)"}
+
+
+def test_statistics_of_the_sampler_are_kept_in_the_file(healthy: Trust, tmp_path: Path) -> None:
+    draws = {n: v.reshape(2, -1, *v.shape[2:]) for n, v in healthy.posterior_draws.items()}
+    rng = np.random.default_rng(0)
+    stats = {
+        "diverging": np.arange(1000).reshape(2, 500) == 3,
+        "reached_max_treedepth": np.ones((2, 500), bool),
+        "energy": rng.normal(size=(2, 500)).cumsum(1),
+    }
+    record = {**healthy.record, "method": "nuts"}
+    replace(healthy, posterior_draws=draws, sample_stats=stats, record=record).save(tmp_path / "new.nc")
+    found = check(nous.load(tmp_path / "new.nc")).found
+    assert found.index.tolist() == ["divergences", "tree depth", "energy (E-BFMI)"]
+    assert found.loc["energy (E-BFMI)", "what"].startswith("chain 0 (0.0")
+    older = replace(healthy, posterior_draws=draws, sample_stats={"diverging": stats["diverging"]}, record=record)
+    why = check(older).left_out
+    assert why["tree depth"] == why["energy (E-BFMI)"] == diagnostics.OLD_FILE
 
 
 def test_what_cannot_be_checked(healthy: Trust, evidence: nous.Evidence) -> None:
