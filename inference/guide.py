@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg import solve_triangular
 
 from nousppl.inference.packed import Packing
 from nousppl.models.program import Plan
@@ -87,8 +88,24 @@ def entropy(state: State) -> jax.Array:
 
 def draw(state: State, seed: int, count: int) -> NDArray[np.float64]:
     """(count, size) draws in double precision, by seed."""
-    mean, factor, log_scale = (np.asarray(part, np.float64) for part in state)
+    mean, lower, scale = _double(state)
     noise = np.random.default_rng(seed).standard_normal((count, len(mean)))
-    full = factor.shape[0]
-    lower = np.exp(np.diagonal(factor))[:, None] * (np.eye(full) + STRIDE * np.tril(factor, -1))
-    return mean + np.concatenate([noise[:, :full] @ lower.T, noise[:, full:] * np.exp(log_scale)], axis=1)
+    full = len(lower)
+    return mean + np.concatenate([noise[:, :full] @ lower.T, noise[:, full:] * scale], axis=1)
+
+
+def log_density(state: State, vectors: NDArray[np.float64]) -> NDArray[np.float64]:
+    """(n,) log density of the family at (n, size) packed parameters, in double precision."""
+    mean, lower, scale = _double(state)
+    full = len(lower)
+    away = vectors - mean
+    lead = solve_triangular(lower, away[:, :full].T, lower=True).T
+    square = np.square(lead).sum(1) + np.square(away[:, full:] / scale).sum(1)
+    return -0.5 * (square + len(mean) * np.log(2.0 * np.pi)) - np.log(np.diagonal(lower)).sum() - np.log(scale).sum()
+
+
+def _double(state: State) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+    """Means, Cholesky factor of the leading block and scales of the rest, in double precision."""
+    mean, factor, log_scale = (np.asarray(part, np.float64) for part in state)
+    lower = np.exp(np.diagonal(factor))[:, None] * (np.eye(len(factor)) + STRIDE * np.tril(factor, -1))
+    return mean, lower, np.exp(log_scale)

@@ -8,6 +8,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from numpy.typing import NDArray
 from numpyro.diagnostics import summary
 from numpyro.infer import MCMC, init_to_median
 from numpyro.infer import NUTS as Kernel
@@ -17,6 +18,11 @@ from nousppl.inference.options import NUTS
 from nousppl.inference.result import Fit
 from nousppl.models.layout import Layout
 from nousppl.models.program import Plan, program
+
+FIELDS = ("diverging", "num_steps", "potential_energy", "energy", "accept_prob")
+"""What the sampler is asked to keep of each draw."""
+DEEPEST = 10
+"""numpyro's largest depth of a tree, unless it is told otherwise."""
 
 
 def fit(plan: Plan, layout: Layout, data: dict[str, Any], options: NUTS, seed: int, progress: Any) -> Fit:
@@ -41,12 +47,34 @@ def fit(plan: Plan, layout: Layout, data: dict[str, Any], options: NUTS, seed: i
         progress_bar=progress is not None,
     )
     arrays = {name: jnp.asarray(value) for name, value in data.items()}
-    mcmc.run(jax.random.key(seed), arrays, extra_fields=("diverging", "num_steps", "potential_energy"))
+    mcmc.run(jax.random.key(seed), arrays, extra_fields=FIELDS)
     samples: dict[str, Any] = {n: np.asarray(v, np.float64) for n, v in mcmc.get_samples(group_by_chain=True).items()}
     kept = {name: value for name, value in samples.items() if name in _sites(plan)}
-    stats = {n: np.asarray(v) for n, v in mcmc.get_extra_fields(group_by_chain=True).items()}
+    found = {n: np.asarray(v) for n, v in mcmc.get_extra_fields(group_by_chain=True).items()}
+    stats = statistics(found, options.kernel.get("max_tree_depth", DEEPEST))
     advice, good = _advice(kept, stats, options)
     return Fit(kept, stats, good, advice, mcmc)
+
+
+def statistics(found: dict[str, NDArray[Any]], deepest: int | tuple[int, int]) -> dict[str, NDArray[Any]]:
+    """(chain, draw) statistics under the names of arviz's schema.
+
+    Args:
+        found: numpyro's fields, see `FIELDS`.
+        deepest: largest depth of a tree, for warm-up and sampling where there are two.
+    """
+    # A tree of depth d has 2 ** d - 1 steps, or fewer where its last half turned back.
+    depth = np.ceil(np.log2(found["num_steps"] + 1.0)).astype(np.int64)
+    limit = deepest if isinstance(deepest, int) else deepest[1]
+    return {
+        "diverging": found["diverging"],
+        "n_steps": found["num_steps"],
+        "tree_depth": depth,
+        "reached_max_treedepth": depth >= limit,
+        "lp": -found["potential_energy"],
+        "energy": found["energy"],
+        "acceptance_rate": found["accept_prob"],
+    }
 
 
 def _sites(plan: Plan) -> set[str]:

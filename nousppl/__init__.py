@@ -17,7 +17,7 @@ from nousppl.errors import (
 )
 
 if TYPE_CHECKING:
-    from nousppl import baselines, datasets, peers
+    from nousppl import baselines, datasets, diagnostics, peers
     from nousppl.belief import Belief
     from nousppl.beliefs import Beliefs
     from nousppl.comparison import compare
@@ -59,6 +59,7 @@ __all__ = [
     "cross_validate",
     "datasets",
     "default_trust",
+    "diagnostics",
     "keep_compiled",
     "load",
     "peers",
@@ -91,7 +92,7 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("baselines", "datasets", "peers"):
+    if name in ("baselines", "datasets", "diagnostics", "peers"):
         return import_module(f"nousppl.{name}")
     if name == "__version__":
         return import_module("importlib.metadata").version("nousppl")

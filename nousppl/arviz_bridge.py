@@ -77,6 +77,44 @@ def stacking_weights(candidates: Mapping[str, Loo]) -> dict[str, float]:
     return {name: float(table.loc[name, "weight"]) for name in candidates}
 
 
+def mixing(posterior: xr.Dataset) -> dict[str, xr.Dataset]:
+    """``r_hat`` (rank-normalised, split), ``bulk`` and ``tail`` effective sample sizes of each variable (Vehtari et al.
+    2021, "Rank-normalization, folding, and localization").
+
+    Args:
+        posterior: (chain, draw, ...) variables.
+    """
+    import arviz
+
+    with np.errstate(divide="ignore", invalid="ignore"):
+        # Draws that never moved give NaN, which whoever asked has to judge.
+        return {
+            "r_hat": arviz.rhat(posterior),
+            "bulk": arviz.ess(posterior, method="bulk"),
+            "tail": arviz.ess(posterior, method="tail"),
+        }
+
+
+def energy_fraction(energy: NDArray[np.float64]) -> NDArray[np.float64]:
+    """(chains,) estimated Bayesian fraction of missing information (Betancourt 2016, "Diagnosing suboptimal cotangent
+    disintegrations") of (chain, draw) energies."""
+    import arviz
+
+    return np.asarray(arviz.bfmi(np.asarray(energy, np.float64)), np.float64)
+
+
+def pareto_k(log_ratios: NDArray[np.float64]) -> float:
+    """Shape of the tail of importance ratios (Vehtari et al. 2024, "Pareto smoothed importance sampling") of
+    independent draws, from their logs."""
+    if first_line():
+        import arviz
+
+        return float(arviz.psislw(log_ratios)[1])
+    from arviz_stats.base.array import array_stats
+
+    return float(array_stats.psislw(log_ratios)[1])
+
+
 def power_sensitivity(
     posterior: xr.Dataset,
     log_prior: xr.Dataset,

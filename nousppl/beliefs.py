@@ -257,9 +257,9 @@ class Beliefs:
     def to_arviz(self, settled: pd.DataFrame | None = None, draws: int = 1000, seed: int = 0) -> Any:
         """The beliefs in arviz's container.
 
-        Groups: ``predictions`` (probability of each cell), ``observed_data`` (claims of each question) and, with
+        Groups: ``predictions`` (probability of each cell), ``constant_data`` (claims of each question) and, with
         settled facts, ``observed_data.right`` and ``posterior_predictive.right``: whether each top answer is right, and
-        draws of it under the beliefs, as ``arviz_plots.plot_ppc_pava`` takes them.
+        draws of it under the beliefs, as ``plot_ppc_pava`` of arviz takes them.
 
         Args:
             settled: as in :meth:`match`.

@@ -14,6 +14,7 @@ from nousppl.arviz_bridge import Loo, loo, stacking_weights
 from nousppl.errors import QuestionError
 from nousppl.evidence import Evidence
 from nousppl.held_out import KEYS, CrossValidation
+from nousppl.learned import evidence_of, learned_from
 from nousppl.trust import Trust
 
 Floats = NDArray[np.float64]
@@ -67,39 +68,6 @@ def compare(
     raise QuestionError(
         f"compare: {kinds}; allowed are only Trust, or only CrossValidation (of cross_validate or prequential)"
     )
-
-
-def learned_from(trust: Trust, evidence: Evidence, name: str) -> Evidence:
-    """The questions of the evidence that a trust was learned from.
-
-    Raises:
-        QuestionError: nothing was learned, or not from this evidence.
-    """
-    record, coded = trust.record, evidence.coded
-    if trust.default:
-        raise QuestionError(f"{name}: draws of the priors, nothing was learned; fit it first")
-    settled = coded.settled_truths
-    keys = set(zip(*(coded.questions[column].iloc[settled] for column in KEYS), strict=True))
-    same = record["questions"] == len(coded.questions) and record["claims"] == len(coded.claim_key)
-    if not same or (record["settled"] > 0 and keys != set(trust.seen)):
-        raise QuestionError(
-            f"{name}: learned from {record['settled']} settled truths of {record['questions']} questions and "
-            f"{record['claims']} claims; this evidence has {len(settled)} of {len(coded.questions)} and "
-            f"{len(coded.claim_key)}, or others. Give the evidence of the fit."
-        )
-    return evidence if record["learn_from"] == "all" else evidence.subset(settled)
-
-
-def evidence_of(trust: Trust, evidence: Evidence | None, name: str) -> Evidence:
-    """The evidence given, or that of the fit.
-
-    Raises:
-        QuestionError: none is given, and that of the fit is gone.
-    """
-    found = trust.evidence if evidence is None else evidence
-    if found is None:
-        raise QuestionError(f"{name}: the evidence of the fit is not at hand any more; give it as evidence=...")
-    return found
 
 
 def _by_loo(trusts: dict[str, Trust], evidence: Evidence | None, reference: str | None) -> pd.DataFrame:

@@ -11,9 +11,9 @@ import xarray as xr
 
 from nousppl import saving
 from nousppl.arviz_bridge import power_sensitivity
-from nousppl.comparison import evidence_of, learned_from
 from nousppl.errors import QuestionError
 from nousppl.evidence import Evidence
+from nousppl.learned import evidence_of, learned_from
 from nousppl.trust import Trust
 
 THRESHOLD = 0.05

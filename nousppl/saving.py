@@ -6,6 +6,7 @@ import json
 import os
 import tempfile
 import warnings
+from collections.abc import Mapping
 from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
@@ -17,15 +18,14 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from nousppl.affinity import Affinities
-from nousppl.arviz_bridge import container
 from nousppl.blueprint import Blueprint, assemble
-from nousppl.encode import Domains
+from nousppl.encode import Domains, is_confused
 from nousppl.errors import FileError, NousError
 from nousppl.model import TrustModel
 from nousppl.models.hierarchy import Encoding
 from nousppl.models.priors import Prior
 from nousppl.models.specification import Errors, Origin
-from nousppl.value_text import show
+from nousppl.value_text import question_names
 
 if TYPE_CHECKING:
     from nousppl.trust import Trust
@@ -33,34 +33,44 @@ if TYPE_CHECKING:
 FORMAT = 1
 """Version of the layout of the file; files with a higher one are refused."""
 MARK = "nousppl_trust"
+ANSWERS = {
+    "base_rates": "answer",
+    "errors_bias": "answer",
+    "errors_confusion": "answer_pair",
+    "errors_bias|source": "source_answer",
+    "errors_confusion|source": "source_answer_pair",
+}
+"""Sites with an element an answer, or a pair of a true and a wrong one, -> name of that dimension."""
 
 
 def datasets(trust: Trust) -> dict[str, xr.Dataset]:
     """Group -> dataset with named dimensions, as arviz expects them: posterior, sample_stats and constant_data (the
     table of sources)."""
-    posterior = xr.Dataset(coords=_coordinates(trust))
-    for name, value in trust.posterior_draws.items():
-        dims = ("chain", "draw", *_dimension(trust.blueprint, name)[: value.ndim - 2])
-        posterior[quoted(name)] = (dims, value)
-    out = {"posterior": posterior}
+    out = {"posterior": named(trust.blueprint, trust.posterior_draws)}
     if trust.sample_stats:
         stats = {name: np.atleast_2d(value) for name, value in trust.sample_stats.items()}
         # The loss of an SVI fit is per step, not per draw.
         axis = "step" if "loss" in stats else "draw"
-        out["sample_stats"] = xr.Dataset({name: (("chain", axis), value) for name, value in stats.items()})
+        first = next(iter(stats.values()))
+        coords = {"chain": np.arange(first.shape[0]), axis: np.arange(first.shape[1])}
+        out["sample_stats"] = xr.Dataset({name: (("chain", axis), value) for name, value in stats.items()}, coords)
     if len(trust.table):
         out["constant_data"] = xr.Dataset.from_dataframe(trust.table)
     return out
 
 
-def to_arviz(trust: Trust) -> Any:
-    """The datasets as the installed arviz holds them."""
-    return container(datasets(trust))
+def named(blueprint: Blueprint, draws: Mapping[str, NDArray[np.float64]]) -> xr.Dataset:
+    """Draws of the parameters, (chain, draw, ...), with the names of their levels."""
+    data = xr.Dataset(coords=_coordinates(blueprint, draws))
+    for name, value in draws.items():
+        dims = ("chain", "draw", *_dimension(blueprint, name)[: value.ndim - 2])
+        data[quoted(name)] = (dims, value)
+    return data
 
 
 def by_question(values: NDArray[np.float64], questions: pd.DataFrame) -> xr.DataArray:
     """(chain, draw, question) values with the names of the questions."""
-    names = [f"{show(e)} · {show(a)}" for e, a in questions[["entity", "attribute"]].itertuples(index=False)]
+    names = question_names(questions["entity"], questions["attribute"])
     coords = {
         "chain": np.arange(values.shape[0]),
         "draw": np.arange(values.shape[1]),
@@ -71,35 +81,47 @@ def by_question(values: NDArray[np.float64], questions: pd.DataFrame) -> xr.Data
     return xr.DataArray(values, coords, ("chain", "draw", "question"), "questions")
 
 
-def _coordinates(trust: Trust) -> dict[str, Any]:
-    first = next(iter(trust.posterior_draws.values()))
+def _coordinates(blueprint: Blueprint, draws: Mapping[str, NDArray[np.float64]]) -> dict[str, Any]:
+    first = next(iter(draws.values()))
     coords: dict[str, Any] = {"chain": np.arange(first.shape[0]), "draw": np.arange(first.shape[1])}
-    for part, encoding in trust.blueprint.encodings.items():
+    for part, encoding in blueprint.encodings.items():
         for term, levels in encoding.levels.items():
             name = f"{part}_{term}"
-            if name in trust.posterior_draws:
-                coords[_dimension(trust.blueprint, name)[0]] = np.array(levels, object)
-    if "errors_logit_hard|attribute" in trust.posterior_draws:
-        names = [str(name) for name in trust.blueprint.domains.attributes]
-        coords[_dimension(trust.blueprint, "errors_logit_hard|attribute")[0]] = np.array(names, object)
-    affinity = trust.blueprint.affinity
-    if affinity is not None and "origin_affinity" in trust.posterior_draws:
-        named = [
+            if name in draws:
+                coords[_dimension(blueprint, name)[0]] = np.array(levels, object)
+    if "errors_logit_hard|attribute" in draws:
+        names = [str(name) for name in blueprint.domains.attributes]
+        coords[_dimension(blueprint, "errors_logit_hard|attribute")[0]] = np.array(names, object)
+    affinity = blueprint.affinity
+    if affinity is not None and "origin_affinity" in draws:
+        pairs = [
             (affinity.labels[i], affinity.labels[j]) for i, j in zip(affinity.later, affinity.earlier, strict=True)
         ]
-        coords["pair"] = np.array([f"{later} <- {earlier}" for later, earlier in named], object)
-    classes = trust.blueprint.domains.classes
-    if "errors_bias" in trust.posterior_draws or "base_rates" in trust.posterior_draws:
-        coords["class"] = np.array([f"{attribute}={answer}" for attribute, answer in classes], object)
-    return coords
+        coords["pair"] = np.array([f"{later} <- {earlier}" for later, earlier in pairs], object)
+    return coords | _answer_coordinates(blueprint, draws)
+
+
+def _answer_coordinates(blueprint: Blueprint, draws: Mapping[str, NDArray[np.float64]]) -> dict[str, Any]:
+    """Names of the answers of closed lists, of the pairs of a true and a wrong one, and of both by source."""
+    domains = blueprint.domains
+    answers = [f"{attribute}={answer}" for attribute, answer in domains.classes]
+    confused = [(a, values) for a, values in domains.closed.items() if is_confused(values)]
+    pairs = [f"{a}: {true} -> {wrong}" for a, v in confused for true in v for wrong in v if wrong != true]
+    coords: dict[str, list[str]] = {}
+    for name, labels in (("errors_bias", answers), ("base_rates", answers), ("errors_confusion", pairs)):
+        if name in draws:
+            coords[_dimension(blueprint, name)[0]] = labels
+        if f"{name}|source" in draws and blueprint.bias is not None:
+            sources = next(iter(blueprint.bias.levels.values()))
+            both = [f"{source} · {label}" for source in sources for label in labels]
+            coords[_dimension(blueprint, f"{name}|source")[0]] = both
+    return {name: np.array(labels, object) for name, labels in coords.items()}
 
 
 def _dimension(blueprint: Blueprint, name: str) -> tuple[str, ...]:
     """Name of the last axis of a site: ``source`` for the effects of ``(1|source)``."""
-    if name in ("errors_bias", "base_rates"):
-        return ("class",)
-    if name in ("errors_bias|source", "errors_confusion|source"):
-        return ("source_class" if "bias" in name else "source_pair",)
+    if name in ANSWERS:
+        return (ANSWERS[name],)
     if name == "errors_logit_hard|attribute":
         # A formula's groups are the attributes of the claims, these are all that the model knows.
         terms = [term for encoding in blueprint.encodings.values() for term in encoding.levels]

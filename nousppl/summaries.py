@@ -14,6 +14,7 @@ from scipy.special import expit
 
 from nousppl.asking import linear_draws
 from nousppl.blueprint import Blueprint
+from nousppl.checks import IDENTIFIED
 from nousppl.encode import Encoded
 
 Draws = Mapping[str, NDArray[np.float64]]
@@ -128,7 +129,7 @@ def status(record: Mapping[str, Any], blueprint: Blueprint, flat: Draws) -> str:
         said.append(f"{basis}{scope} (facts are assumed to be settled at random)")
         contraction = echo_contraction(blueprint, flat)
         if contraction is not None and record["converged"]:
-            found = "echoes not identified" if contraction < 0.2 else "echoes identified"
+            found = "echoes not identified" if contraction < IDENTIFIED else "echoes identified"
             said.append(f"{found}: the data narrowed the weight of strangers by {max(contraction, 0.0):.0%}")
     return "; ".join(said)
 

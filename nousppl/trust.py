@@ -14,6 +14,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from nousppl import kin, saving, summaries
+from nousppl.arviz_bridge import container
 from nousppl.asking import Answers, OneQuestion
 from nousppl.belief import Belief
 from nousppl.beliefs import Beliefs
@@ -217,8 +218,49 @@ class Trust:
 
     @cached_property
     def idata(self) -> Any:
-        """The draws as arviz holds them: ``InferenceData`` with arviz 0.x, ``DataTree`` with 1.x."""
-        return saving.to_arviz(self)
+        """The draws as arviz holds them: ``InferenceData`` with arviz 0.x, ``DataTree`` with 1.x; groups posterior,
+        sample_stats and constant_data (the table of sources). `to_arviz` has more."""
+        return self.to_arviz()
+
+    def to_arviz(
+        self,
+        evidence: Evidence | None = None,
+        log_likelihood: bool = False,
+        prior: bool = False,
+        posterior_predictive: bool = False,
+        seed: int = 0,
+    ) -> Any:
+        """`idata` with more groups, so that ``arviz.loo``, ``plot_ppc_pava`` and the like run on it as it is.
+
+        The groups are posterior, sample_stats and constant_data (the table of sources), and those asked for:
+
+        * with an evidence: constant_data also has the claims (``claim_value``, ``claim_source``, ``claim_question``,
+          ``claim_time``) and the questions, and observed_data the ``value`` of each claim;
+        * log_likelihood: ``questions``, by draw and question, of the questions that were learned from (settled truths
+          that the fit has not seen are left aside);
+        * posterior_predictive: what is predicted is whether the most probable answer of a question is its truth, for
+          questions that are settled in the evidence and whose truth the fit has not seen, from their claims alone:
+          ``right`` (0 or 1, by ``fact``), a binary outcome with the belief's probability. observed_data then holds what
+          came true and nothing else, so that ``plot_ppc_pava`` compares the two: the curve lies on the diagonal where
+          questions believed with probability p turn out right in a share p of the cases. Claims' values are not
+          predicted: `TrustModel.prior_predictive` and `TrustModel.simulate` draw those;
+        * prior: draws of the parameters from their priors, as many as the posterior has, in one chain.
+
+        Args:
+            evidence: default the evidence of the fit, while that is still held, where a group needs one.
+            log_likelihood: whether to compute that group.
+            prior: whether to draw that group.
+            posterior_predictive: whether to compute that group and its observed_data.
+            seed: of the draws of prior and posterior_predictive.
+
+        Raises:
+            QuestionError: no evidence is at hand, it is not that of the fit (log_likelihood), or the fit has seen all
+                its settled truths (posterior_predictive).
+        """
+        from nousppl.arviz_groups import groups
+
+        wanted = {"log_likelihood": log_likelihood, "prior": prior, "posterior_predictive": posterior_predictive}
+        return container(groups(self, evidence, **wanted, seed=seed))
 
     @property
     def default(self) -> bool:

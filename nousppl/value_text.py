@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -56,3 +57,8 @@ def show(value: Any, width: int = 60) -> str:
     item = plain(value)
     text = f"{item:.6g}" if isinstance(item, float) else str(item)
     return text if len(text) <= width else f"{text[: width - 1]}…"
+
+
+def question_names(entities: Iterable[Any], attributes: Iterable[Any]) -> list[str]:
+    """One short name for each question."""
+    return [f"{show(entity)} · {show(attribute)}" for entity, attribute in zip(entities, attributes, strict=True)]
