@@ -10,10 +10,8 @@ import jax.numpy as jnp
 import numpyro
 import numpyro.distributions as dist
 
+from nousppl.inference.options import AT_ONCE
 from nousppl.models.priors import Prior
-
-AT_ONCE = 50_000_000
-"""Numbers that one temporary array of the evaluations at the nodes may hold."""
 
 
 def distribution(prior: Prior) -> dist.Distribution:
@@ -142,6 +140,18 @@ class Jax:
         most = max(AT_ONCE // max(size, 1), 1)
         logs = jax.vmap(function)(nodes) if most >= len(nodes) else jax.lax.map(function, nodes, batch_size=most)
         return jax.nn.logsumexp(logs + log_weights[:, None], axis=0)
+
+    @staticmethod
+    def log_prob(prior: Prior, x: Any) -> jax.Array:
+        """By the numpyro distribution."""
+        return distribution(prior).log_prob(x)
+
+    @staticmethod
+    def from_real(prior: Prior, x: Any) -> tuple[jax.Array, jax.Array]:
+        """By ``numpyro.distributions.biject_to``."""
+        transform = dist.biject_to(distribution(prior).support)
+        y = transform(x)
+        return y, transform.log_abs_det_jacobian(x, y)
 
     @staticmethod
     def sample(name: str, prior: Prior, size: int | None = None) -> jax.Array:

@@ -7,6 +7,9 @@ from typing import Any
 
 from nousppl.errors import InferenceError
 
+AT_ONCE = 50_000_000
+"""Numbers that one temporary array of the evaluations at the nodes of the difficulty may hold."""
+
 
 @dataclass(frozen=True)
 class SVI:

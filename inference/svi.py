@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from numpyro.distributions import biject_to
 
 from nousppl.errors import InferenceError
-from nousppl.inference.backend import distribution
+from nousppl.inference.backend import JAX, distribution
 from nousppl.inference.guide import State, draw, entropy, initial, transform
 from nousppl.inference.options import SVI
 from nousppl.inference.packed import Packing, log_density, packing
@@ -216,7 +216,7 @@ def block_runner(
 ) -> Callable[..., Any]:
     """The jitted block of steps; cached, so that a second fit of the same shape compiles nothing."""
     plan = frozen.plan
-    density = log_density(plan, layout, pack)
+    density = log_density(JAX, plan, layout, pack)
 
     def loss(state: State, noise: jax.Array, data: dict[str, Any]) -> jax.Array:
         vectors = transform(state, data["spread"] * noise)

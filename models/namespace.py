@@ -104,6 +104,14 @@ class Namespace(Protocol):
         """``log(sum_i exp(log_weights[i] + function(nodes[i])))``; an evaluation makes arrays of about ``size``."""
         ...
 
+    def log_prob(self, prior: Prior, x: Array) -> Array:
+        """Elementwise log density of a prior."""
+        ...
+
+    def from_real(self, prior: Prior, x: Array) -> tuple[Array, Array]:
+        """Elementwise map of the real line onto the support of a prior, and the log of its derivative."""
+        ...
+
     def sample(self, name: str, prior: Prior, size: int | None = None) -> Array:
         """A latent site: scalar, or a vector of independent draws."""
         ...

@@ -227,15 +227,28 @@ def log_likelihood(
     xp: Namespace, plan: Plan, layout: Layout, data: dict[str, Array], values: dict[str, Array]
 ) -> Array:
     """Log density of all questions given the parameters, on their natural scale."""
+    return weighted_logs(xp, plan, layout, data, values).sum()
+
+
+def weighted_logs(xp: Namespace, plan: Plan, layout: Layout, data: dict[str, Array], values: dict[str, Array]) -> Array:
+    """(questions,) log density of each question, times its weight."""
+    weight = data["question_weight"]
+    logs = question_logs(xp, layout, data, parameters(xp, plan, layout, data, values))
+    # A question that only pads a batch has no cells: its log density is -inf and its weight 0.
+    return xp.where(weight > 0.0, weight * logs, xp.array(0.0))
+
+
+def parameters(
+    xp: Namespace, plan: Plan, layout: Layout, data: dict[str, Array], values: dict[str, Array]
+) -> dict[str, Array]:
+    """What the likelihood takes, from the parameters on their natural scale."""
     if layout.links:
         values = values | {"origin_affinity": xp.take(values["origin_affinity"], data["link_pair"])}
     theta = constants(xp, plan, values, data.get("text_grid"))
     theta["logit"] = linear(xp, plan.reliability, plan.reliability_groups, "reliability", data, values)
     if layout.origins:
         theta["log_concentration"] = linear(xp, plan.freshness, plan.freshness_groups, "freshness", data, values)
-    weight = data["question_weight"]
-    # A question that only pads a batch has no cells: its log density is -inf and its weight 0.
-    return xp.where(weight > 0.0, weight * question_logs(xp, layout, data, theta), xp.array(0.0)).sum()
+    return theta
 
 
 def program(xp: Namespace, plan: Plan, layout: Layout, data: dict[str, Array]) -> None:
