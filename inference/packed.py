@@ -46,6 +46,16 @@ class Packing(NamedTuple):
             s.name: vector[..., s.start] if s.scalar else vector[..., s.start : s.start + s.size] for s in self.slots
         }
 
+    def masks(self, still: tuple[str, ...]) -> tuple[Floats, Floats]:
+        """(size,) 1 for what moves in steps without noise, and 1 for what moves at all where some sites stay."""
+        # Without noise the density has a spike where a standard deviation and its effects shrink to 0 together.
+        moving, free = np.ones(self.size), np.ones(self.size)
+        moving[list(self.spreads)] = 0.0
+        for slot in self.slots:
+            if slot.name in still:
+                free[slot.start : slot.start + slot.size] = 0.0
+        return moving, free
+
 
 def packing(plan: Plan, full_size: int) -> Packing:
     """Top-level parameters first, then group effects from the smallest set to the largest; as many whole sets as fit

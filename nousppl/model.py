@@ -14,7 +14,7 @@ from nousppl.blueprint import Blueprint, draw_up, priors_of
 from nousppl.encode import Encoded
 from nousppl.errors import InferenceError, ModelError
 from nousppl.evidence import Evidence
-from nousppl.inference.options import NUTS, SVI
+from nousppl.inference.options import NUTS, SVI, check_backend
 from nousppl.models.priors import Prior
 from nousppl.models.specification import Errors, Origin
 
@@ -84,6 +84,7 @@ class TrustModel:
         seed: int = 0,
         learn_from: str | None = None,
         progress: Any = False,
+        backend: str = "numpyro",
     ) -> Trust:
         """Learn the trust.
 
@@ -96,12 +97,14 @@ class TrustModel:
                 questions); default "settled" where at least 30 truths are settled. Facts are assumed to be settled
                 at random.
             progress: True shows the progress with the loss; or a function of (steps taken, loss).
+            backend: "numpyro" or "pyro" (the extra ``pyro``), on which the parameters are fitted. The trust is the same
+                up to rounding for SVI, and answers by jax in either case.
 
         Raises:
-            ModelError: the evidence does not fit the model.
+            ModelError: the evidence does not fit the model, or the backend is not there.
             InferenceError: the fit cannot be made.
         """
-        return self._fit(evidence, options_of(method), seed, learn_from, progress)
+        return self._fit(evidence, options_of(method), seed, learn_from, progress, backend=backend)
 
     def _fit(
         self,
@@ -112,8 +115,11 @@ class TrustModel:
         progress: Any = False,
         mould: Mould | None = None,
         previous: Trust | None = None,
+        backend: str = "numpyro",
     ) -> Trust:
         from nousppl.trust import Trust
+
+        check_backend(backend)
 
         settled_questions = evidence.coded.settled_truths
         if learn_from is None:
@@ -126,12 +132,13 @@ class TrustModel:
             start = updating.start(*known, blueprint, encoded, options.full_size, learn_from)
         with summaries.reporter(progress) as report:
             blueprint, result, settled = fitting.fit(
-                blueprint, encoded, options, learn_from, seed, report, mould, start
+                blueprint, encoded, options, learn_from, seed, report, mould, start, backend
             )
         draws = fitting.natural_effects(blueprint, encoded, result.draws, learn_from)
         name = type(options).__name__.lower()
         record = {
             "method": name,
+            "backend": backend,
             "seed": seed,
             "learn_from": learn_from,
             "settled": settled,
