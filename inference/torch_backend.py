@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pyro
 import pyro.distributions as dist
 import torch
+from torch.distributions import constraints
 from torch.nn.functional import pad
 
 from nousppl.errors import ModelError
 from nousppl.inference.options import AT_ONCE
 from nousppl.models.priors import Prior
+from nousppl.models.program import Law
 
 
 class Torch:
@@ -174,9 +177,52 @@ class Torch:
         """A pyro deterministic site."""
         return pyro.deterministic(name, value)
 
-    def factor(self, name: str, log_density: torch.Tensor) -> None:
-        """A pyro factor."""
-        pyro.factor(name, log_density)
+    def observe(self, name: str, law: Law, observed: bool) -> None:
+        """A pyro site with a `Questions` distribution."""
+        questions = Questions(self, law)
+        with pyro.plate("question", law.layout.questions):
+            pyro.sample(name, questions, obs=questions.said if observed else None)
+
+
+class Questions(dist.TorchDistribution):
+    """``nousppl.models.program.Law`` as a pyro distribution, an event by question."""
+
+    arg_constraints: ClassVar[dict[str, Any]] = {}
+    support = constraints.independent(constraints.integer_interval(-1, torch.iinfo(torch.int32).max), 1)
+    has_rsample = False
+
+    def __init__(self, xp: Torch, law: Law, validate_args: bool | None = None) -> None:
+        said = law.data.get("said")
+        self.xp, self.law = xp, law
+        self.said = torch.zeros((law.layout.questions, 0), dtype=torch.int64) if said is None else said
+        super().__init__(self.said.shape[:1], self.said.shape[1:], validate_args=validate_args)
+
+    def expand(self, batch_shape: Sequence[int], _instance: Any = None) -> Questions:
+        """Itself: there are as many questions as there are.
+
+        Raises:
+            ValueError: another number of them.
+        """
+        if tuple(batch_shape) != tuple(self.batch_shape):
+            raise ValueError(f"the law of {tuple(self.batch_shape)} questions cannot be expanded to {batch_shape}")
+        return self
+
+    def log_prob(self, value: torch.Tensor) -> torch.Tensor:
+        """(questions,) log density of the claims of each question, and its settled truth.
+
+        Raises:
+            InferenceError: the value is not the compiled one.
+        """
+        if value is not self.said and not torch.equal(value.to(torch.int64), self.said):
+            raise self.law.refuse()
+        return self.law.log_prob(self.xp)
+
+    def sample(self, sample_shape: Sequence[int] = ()) -> torch.Tensor:
+        """Draw truths, origins and what claims say."""
+        values = {name: value.detach().numpy().astype(np.float64) for name, value in self.law.values.items()}
+        seeds = torch.randint(2**31, (math.prod(sample_shape),)).tolist()
+        drawn = np.stack([self.law.draw(values, seed) for seed in seeds])
+        return torch.tensor(drawn, dtype=torch.int64).reshape(*sample_shape, *self.said.shape)
 
 
 @contextmanager

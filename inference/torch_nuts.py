@@ -46,8 +46,8 @@ def fit(plan: Plan, layout: Layout, data: dict[str, Any], options: NUTS, seed: i
             chains.append(chain)
             vectors.append(chain.get_samples()["vector"].numpy().astype(np.float64))
     draws = [constrain(plan, pack, vector) for vector in vectors]
-    kept = {name: np.stack([one[name] for one in draws]) for name in draws[0]}
-    stats = {"diverging": np.stack([_diverging(chain, options.num_samples) for chain in chains])}
+    kept: dict[str, Any] = {name: np.stack([one[name] for one in draws]) for name in draws[0]}
+    stats: dict[str, Any] = {"diverging": np.stack([_diverging(chain, options.num_samples) for chain in chains])}
     said, good = advice(kept, stats, options)
     return Fit(kept, stats, good, said, chains)
 

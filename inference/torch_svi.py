@@ -20,7 +20,8 @@ from nousppl.inference.torch_backend import Torch, one_thread
 from nousppl.models.layout import Layout
 from nousppl.models.program import Plan
 
-Tensors = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
+Parts = Any
+"""Mean, factor and log scale of `State` as tensors."""
 
 
 class Blocks:
@@ -45,7 +46,9 @@ class Blocks:
 
     def restart(self, state: State) -> None:
         """Forget the moments of the gradients."""
-        self.parts = tuple(torch.tensor(np.asarray(part), dtype=self.xp.dtype, requires_grad=True) for part in state)
+        self.parts: Parts = tuple(
+            torch.tensor(np.asarray(part), dtype=self.xp.dtype, requires_grad=True) for part in state
+        )
         self.adam = torch.optim.Adam(self.parts)
 
     def run(
@@ -73,14 +76,13 @@ class Blocks:
                 losses.append(loss.detach())
                 for total, part in zip(totals, self.parts, strict=True):
                     total += part.detach()
-        latest = State(*(total.numpy() / len(noise) for total in totals))
-        now = State(*(part.detach().numpy().copy() for part in self.parts))
-        return now, latest, torch.stack(losses).numpy().astype(np.float64)
+        latest: Any = [total.numpy() / len(noise) for total in totals]
+        now: Any = [part.detach().numpy().copy() for part in self.parts]
+        return State(*now), State(*latest), torch.stack(losses).numpy().astype(np.float64)
 
     def _hold(self, spread: float) -> None:
         """No gradient for what stays as it is."""
         mean, factor, log_scale = (part.grad for part in self.parts)
-        assert mean is not None
         if spread == 0.0:
             mean *= self.moving
         if self.still:
@@ -90,7 +92,7 @@ class Blocks:
             log_scale *= self.free[full:]
 
 
-def transform(parts: Tensors, noise: torch.Tensor) -> torch.Tensor:
+def transform(parts: Parts, noise: torch.Tensor) -> torch.Tensor:
     """As ``nousppl.inference.guide.transform``: standard normal noise (..., size) -> draws of the packed parameters."""
     mean, factor, log_scale = parts
     full = len(factor)
@@ -100,6 +102,6 @@ def transform(parts: Tensors, noise: torch.Tensor) -> torch.Tensor:
     return mean + torch.cat([noise[..., :full] @ lower.T, rest], dim=-1)
 
 
-def entropy(parts: Tensors) -> torch.Tensor:
+def entropy(parts: Parts) -> torch.Tensor:
     """As ``nousppl.inference.guide.entropy``."""
     return torch.diagonal(parts[1]).sum() + parts[2].sum()

@@ -6,10 +6,13 @@ on numpyro/jax and can run on pyro/torch.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
 
 from nousppl.models.priors import Prior
+
+if TYPE_CHECKING:
+    from nousppl.models.program import Law
 
 Array = Any
 """An array of the backend (``jax.Array`` or ``torch.Tensor``)."""
@@ -17,6 +20,10 @@ Array = Any
 
 class Namespace(Protocol):
     """What model code may call; shapes as in numpy."""
+
+    def arrays(self, data: Mapping[str, Any]) -> dict[str, Array]:
+        """Arrays by name, numbers in the working precision."""
+        ...
 
     def exp(self, x: Array) -> Array:
         """Elementwise ``exp``."""
@@ -124,6 +131,6 @@ class Namespace(Protocol):
         """Record a derived quantity."""
         ...
 
-    def factor(self, name: str, log_density: Array) -> None:
-        """Add to the log density."""
+    def observe(self, name: str, law: Law, observed: bool) -> None:
+        """A site with that law: its compiled value, or a draw where it is not observed."""
         ...

@@ -22,7 +22,7 @@ LAYERS = {
     "inference": "inference.*",
     "fit": "asking densify fitting kin summaries updating",
     "belief": "belief beliefs beliefs_arviz beliefs_files display echoes held_out plotting",
-    "trust": "generate model saving trust",
+    "trust": "generate model programs saving trust",
     "use": "ballots baselines comparison config datasets in_order peers power_scaling report validation",
     "command line": "cli console demo",
     "names": "__init__",

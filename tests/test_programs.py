@@ -1,0 +1,208 @@
+"""The program that is fitted, run by numpyro itself: its law, its draws, and what arviz makes of them."""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import Any
+
+import arviz as az
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro
+import pandas as pd
+import pytest
+from numpyro.handlers import condition, seed, trace
+from numpyro.infer import Predictive, log_likelihood
+
+import nousppl as nous
+from nousppl.programs import Program
+from nousppl.simulate import World
+
+FORMULA = "1 + (1|source)"
+
+
+def site(program: Program, values: dict[str, Any], observed: bool = True) -> dict[str, Any]:
+    """The site of the questions at these parameters."""
+    found: dict[str, Any] = trace(seed(condition(program, values), 0)).get_trace(observed)["questions"]
+    return found
+
+
+# ----------------------------------------------------------------------------- the law sums to one and is sampled
+
+
+def all_sequences(settled: bool, rejected: bool = False, **errors: Any) -> tuple[nous.TrustModel, nous.Evidence]:
+    """Every way in which two sources can make three claims of three answers (and every truth), a question each."""
+    said = list(product("abc", repeat=3))
+    cases = [(z, values) for z in (("a", "b", "c") if settled else (None,)) for values in said]
+    rows = [
+        (f"q{i:03d}", value, source, time)
+        for i, (_, values) in enumerate(cases)
+        for value, source, time in zip(values, "sts", (0.0, 2.0, 9.0), strict=True)
+    ]
+    claims = pd.DataFrame(rows, columns=["entity", "value", "source", "time"]).assign(attribute="x")
+    facts = [(f"q{i:03d}", z, "true") for i, (z, _) in enumerate(cases) if z is not None]
+    facts += [(f"q{i:03d}", "c", "false") for i in range(len(cases))] if rejected else []
+    table = pd.DataFrame(facts, columns=["entity", "value", "verdict"]).assign(attribute="x") if facts else None
+    model = nous.TrustModel(FORMULA, FORMULA, errors=nous.Errors(**errors), answers={"x": ["a", "b", "c"]})
+    return model, nous.Evidence(claims, settled=table)
+
+
+LAWS: dict[str, dict[str, Any]] = {
+    "nothing settled": {"settled": False},
+    "truths settled": {"settled": True},
+    "difficulty": {"settled": True, "difficulty": True},
+    "mixture, bias by source": {"settled": True, "difficulty": "mixture", "bias": "source"},
+    "trap": {"settled": True, "trap": True},
+    "an answer rejected": {"settled": False, "rejected": True},
+}
+
+
+@pytest.mark.parametrize("law", LAWS)
+def test_draws_follow_the_law(law: str) -> None:
+    """Over all values that one question can have the densities sum to one, and draws come as often as these say."""
+    model, evidence = all_sequences(**LAWS[law])
+    program = model.program(evidence, learn_from="all")
+    parameters = site(program, {})["fn"].law
+    expected = np.exp(np.asarray(parameters.log_prob(program.backend), np.float64))
+    share = 2 / 3 if law == "an answer rejected" else 1.0
+    assert expected.sum() == pytest.approx(share, abs=1e-5)
+    values = {name: np.asarray(value) for name, value in parameters.values.items()}
+    drawn = np.concatenate([program.simulator(values, i) for i in range(40)])
+    kinds = {tuple(value): i for i, value in enumerate(program.simulator.said.tolist())}
+    count = np.bincount([kinds[tuple(value)] for value in drawn.tolist()], minlength=len(expected))
+    expected = expected / expected.sum() * len(drawn)
+    # Pearson's statistic over the degrees of freedom, of cells with few draws taken together.
+    few = expected < 5.0
+    seen = np.r_[count[~few], count[few].sum()]
+    should = np.r_[expected[~few], expected[few].sum() + 1e-9]
+    chi, freedom = float(((seen - should) ** 2 / should).sum()), len(seen) - 1
+    assert freedom > 10
+    assert chi < freedom + 4.0 * np.sqrt(2.0 * freedom)
+
+
+def test_a_law_that_ignores_the_truth_is_noticed() -> None:
+    """The negative control of the test above: draws of the law for other parameters."""
+    model, evidence = all_sequences(settled=True)
+    program = model.program(evidence, learn_from="all")
+    law = site(program, {})["fn"].law
+    expected = np.exp(np.asarray(law.log_prob(program.backend), np.float64))
+    values = {name: np.asarray(value) for name, value in law.values.items()}
+    values["reliability_Intercept"] = values["reliability_Intercept"] + 1.0
+    drawn = np.concatenate([program.simulator(values, i) for i in range(40)])
+    kinds = {tuple(value): i for i, value in enumerate(program.simulator.said.tolist())}
+    count = np.bincount([kinds[tuple(value)] for value in drawn.tolist()], minlength=len(expected))
+    assert (((count - expected * len(drawn)) ** 2) / (expected * len(drawn))).sum() > 2.0 * len(expected)
+
+
+# ------------------------------------------------------------------------------------- numpyro's tools and arviz's
+
+
+@pytest.fixture(scope="module")
+def model(small: World) -> nous.TrustModel:
+    return nous.TrustModel(FORMULA, "1", nous.Origin(lag=False), nous.Errors(popularity=False), answers=small.answers)
+
+
+@pytest.fixture(scope="module")
+def part(evidence: nous.Evidence) -> nous.Evidence:
+    return evidence.subset(np.arange(40))
+
+
+@pytest.fixture(scope="module")
+def trust(model: nous.TrustModel, part: nous.Evidence) -> nous.Trust:
+    return model.fit(part, nous.SVI(steps=500, draws=30))
+
+
+@pytest.fixture(scope="module")
+def program(model: nous.TrustModel, part: nous.Evidence) -> Program:
+    return model.program(part)
+
+
+def test_log_likelihood_is_by_question_and_loo_takes_it(
+    program: Program, trust: nous.Trust, part: nous.Evidence
+) -> None:
+    samples = program.samples(trust)
+    found = log_likelihood(program, samples)["questions"]
+    expected = trust.log_likelihood(part).values[0]
+    assert found.shape == (30, 40)
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
+    data = az.from_dict(
+        posterior={n: np.asarray(v)[None] for n, v in samples.items()}, log_likelihood={"questions": found[None]}
+    )
+    assert az.loo(data, pointwise=True).loo_i.shape == (40,)
+
+
+def test_predictions_are_claims_as_often_right_as_the_real_ones(program: Program, trust: nous.Trust) -> None:
+    predict = Predictive(program, program.samples(trust))
+    said = np.asarray(predict(jax.random.key(0), observed=False)["questions"])
+    real = program.simulator.said
+    assert said.shape == (30, *real.shape)
+    np.testing.assert_array_equal(said[0] >= 0, real >= 0)
+
+    def right(values: Any) -> float:
+        truth, claims = values[..., :1], values[..., 1:]
+        return float((claims == truth).sum() / (claims >= 0).sum())
+
+    assert right(said) == pytest.approx(right(real), abs=0.05)
+    again = np.asarray(predict(jax.random.key(0), observed=False)["questions"])
+    np.testing.assert_array_equal(said, again)
+    assert (said != np.asarray(predict(jax.random.key(1), observed=False)["questions"])).any()
+
+
+def test_observed_values_stay_in_predictions(program: Program, trust: nous.Trust) -> None:
+    said = Predictive(program, program.samples(trust))(jax.random.key(0))["questions"]
+    np.testing.assert_array_equal(said[3], program.simulator.said)
+
+
+def test_prior_predictions_need_no_trust(program: Program) -> None:
+    found = Predictive(program, num_samples=2)(jax.random.key(0), observed=False)
+    assert found["questions"].shape == (2, *program.simulator.said.shape)
+    assert found["reliability_Intercept"].shape == (2,)
+
+
+def test_the_value_is_what_the_claims_say(program: Program, part: nous.Evidence) -> None:
+    said, answers = program.simulator.said, program.encoded.cells
+    settled = part.settled.set_index(["entity", "attribute"])["value"]
+    for row, index in enumerate(program.questions):
+        entity, attribute = part.questions.iloc[index][["entity", "attribute"]]
+        names = answers.value[answers.offset[index] : answers.offset[index + 1]]
+        assert names[said[row, 0]] == settled[entity, attribute]
+        values = part.question(entity, attribute).claims["value"].to_list()
+        assert [names[code] for code in said[row, 1:] if code >= 0] == values
+
+
+def test_other_values_have_no_density(program: Program, trust: nous.Trust) -> None:
+    law = site(program, {name: value[0] for name, value in program.samples(trust).items()})["fn"]
+    other = jnp.asarray(program.simulator.said).at[5, 1].add(1)
+    with pytest.raises(nous.InferenceError, match="for other claims make an Evidence of them"):
+        law.log_prob(other)
+    same = jnp.asarray(np.array(program.simulator.said))
+    np.testing.assert_array_equal(law.log_prob(same), law.log_prob(law.said))
+    compiled = np.asarray(jax.jit(law.log_prob)(other))
+    assert np.isnan(compiled).tolist() == [row == 5 for row in range(40)]
+
+
+def test_correlated_errors_cannot_be_drawn(part: nous.Evidence, small: World) -> None:
+    spec = nous.TrustModel(origin=None, errors=nous.Errors(correlation=True), answers=small.answers)
+    program = spec.program(part)
+    with pytest.raises(nous.ModelError, match="a power posterior, which no claims can be drawn from"):
+        program.simulator({name: np.asarray(v) for name, v in site(program, {})["fn"].law.values.items()}, 0)
+
+
+def test_a_trust_in_other_sources_is_refused(model: nous.TrustModel, program: Program, evidence: nous.Evidence) -> None:
+    other = model.fit(evidence.subset(np.arange(100, 105)), nous.SVI(steps=100, draws=5))
+    with pytest.raises(nous.ModelError, match="the trust has other parameters than this program"):
+        program.samples(other)
+
+
+def test_numpyro_runs_it_as_it_is(program: Program, trust: nous.Trust) -> None:
+    guide = numpyro.infer.autoguide.AutoNormal(program)
+    svi = numpyro.infer.SVI(program, guide, numpyro.optim.Adam(0.05), numpyro.infer.Trace_ELBO())
+    found = svi.run(jax.random.key(0), 400, progress_bar=False)
+    mean = guide.median(found.params)["reliability_Intercept"]
+    draws = trust.flat["reliability_Intercept"]
+    assert abs(float(mean) - draws.mean()) < 1.0 * draws.std()
+
+
+def test_a_program_says_what_it_is(program: Program) -> None:
+    assert repr(program) == "Program(40 questions, 5 parameters, on jax)"
