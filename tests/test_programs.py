@@ -9,7 +9,6 @@ import arviz as az
 import jax
 import jax.numpy as jnp
 import numpy as np
-import numpyro
 import pandas as pd
 import pytest
 from numpyro.handlers import condition, seed, trace
@@ -49,50 +48,42 @@ def all_sequences(settled: bool, rejected: bool = False, **errors: Any) -> tuple
 
 
 LAWS: dict[str, dict[str, Any]] = {
-    "nothing settled": {"settled": False},
     "truths settled": {"settled": True},
-    "difficulty": {"settled": True, "difficulty": True},
     "mixture, bias by source": {"settled": True, "difficulty": "mixture", "bias": "source"},
     "trap": {"settled": True, "trap": True},
-    "an answer rejected": {"settled": False, "rejected": True},
+    "an answer rejected": {"settled": False, "rejected": True, "difficulty": True},
 }
+DRAWS = 1000
+
+
+def misfit(law: str, shift: float = 0.0) -> float:
+    """By how many of its standard deviations Pearson's statistic exceeds its mean: draws against the densities of all
+    values that one question can have, which sum to one; ``shift`` moves the reliability that is drawn with."""
+    model, evidence = all_sequences(**LAWS[law])
+    program = model.program(evidence, learn_from="all")
+    found = site(program, {})["fn"].law
+    chance = np.exp(np.asarray(found.log_prob(program.backend), np.float64))
+    assert chance.sum() == pytest.approx(2 / 3 if "rejected" in law else 1.0, abs=1e-5)
+    values = {name: np.asarray(value) for name, value in found.values.items()}
+    values["reliability_Intercept"] = values["reliability_Intercept"] + shift
+    drawn = np.concatenate([program.simulator(values, i) for i in range(DRAWS // len(chance) + 1)]).tolist()
+    place = {tuple(value): i for i, value in enumerate(program.simulator.said.tolist())}
+    count = np.bincount([place[tuple(value)] for value in drawn], minlength=len(chance))
+    expected = chance / chance.sum() * len(drawn)
+    few = expected < 5.0  # these are taken together
+    seen, should = np.r_[count[~few], count[few].sum()], np.r_[expected[~few], expected[few].sum() + 1e-9]
+    freedom = len(seen) - 1
+    assert freedom >= 6
+    return float((((seen - should) ** 2 / should).sum() - freedom) / np.sqrt(2.0 * freedom))
 
 
 @pytest.mark.parametrize("law", LAWS)
 def test_draws_follow_the_law(law: str) -> None:
-    """Over all values that one question can have the densities sum to one, and draws come as often as these say."""
-    model, evidence = all_sequences(**LAWS[law])
-    program = model.program(evidence, learn_from="all")
-    parameters = site(program, {})["fn"].law
-    expected = np.exp(np.asarray(parameters.log_prob(program.backend), np.float64))
-    share = 2 / 3 if law == "an answer rejected" else 1.0
-    assert expected.sum() == pytest.approx(share, abs=1e-5)
-    values = {name: np.asarray(value) for name, value in parameters.values.items()}
-    drawn = np.concatenate([program.simulator(values, i) for i in range(40)])
-    kinds = {tuple(value): i for i, value in enumerate(program.simulator.said.tolist())}
-    count = np.bincount([kinds[tuple(value)] for value in drawn.tolist()], minlength=len(expected))
-    expected = expected / expected.sum() * len(drawn)
-    # Pearson's statistic over the degrees of freedom, of cells with few draws taken together.
-    few = expected < 5.0
-    seen = np.r_[count[~few], count[few].sum()]
-    should = np.r_[expected[~few], expected[few].sum() + 1e-9]
-    chi, freedom = float(((seen - should) ** 2 / should).sum()), len(seen) - 1
-    assert freedom > 10
-    assert chi < freedom + 4.0 * np.sqrt(2.0 * freedom)
+    assert misfit(law) < 4.0
 
 
-def test_a_law_that_ignores_the_truth_is_noticed() -> None:
-    """The negative control of the test above: draws of the law for other parameters."""
-    model, evidence = all_sequences(settled=True)
-    program = model.program(evidence, learn_from="all")
-    law = site(program, {})["fn"].law
-    expected = np.exp(np.asarray(law.log_prob(program.backend), np.float64))
-    values = {name: np.asarray(value) for name, value in law.values.items()}
-    values["reliability_Intercept"] = values["reliability_Intercept"] + 1.0
-    drawn = np.concatenate([program.simulator(values, i) for i in range(40)])
-    kinds = {tuple(value): i for i, value in enumerate(program.simulator.said.tolist())}
-    count = np.bincount([kinds[tuple(value)] for value in drawn.tolist()], minlength=len(expected))
-    assert (((count - expected * len(drawn)) ** 2) / (expected * len(drawn))).sum() > 2.0 * len(expected)
+def test_draws_of_another_law_are_noticed() -> None:
+    assert misfit("truths settled", shift=1.0) > 10.0
 
 
 # ------------------------------------------------------------------------------------- numpyro's tools and arviz's
@@ -110,7 +101,7 @@ def part(evidence: nous.Evidence) -> nous.Evidence:
 
 @pytest.fixture(scope="module")
 def trust(model: nous.TrustModel, part: nous.Evidence) -> nous.Trust:
-    return model.fit(part, nous.SVI(steps=500, draws=30))
+    return model.fit(part, nous.SVI(steps=500, draws=200))
 
 
 @pytest.fixture(scope="module")
@@ -118,22 +109,26 @@ def program(model: nous.TrustModel, part: nous.Evidence) -> Program:
     return model.program(part)
 
 
+# Of 40 questions a few decide much, and arviz warns of them.
+@pytest.mark.filterwarnings("ignore:Estimated shape parameter of Pareto:UserWarning")
 def test_log_likelihood_is_by_question_and_loo_takes_it(
     program: Program, trust: nous.Trust, part: nous.Evidence
 ) -> None:
     samples = program.samples(trust)
     found = log_likelihood(program, samples)["questions"]
     expected = trust.log_likelihood(part).values[0]
-    assert found.shape == (30, 40)
+    assert found.shape == (200, 40)
     np.testing.assert_allclose(found, expected, rtol=1e-5)
     data = az.from_dict(
         posterior={n: np.asarray(v)[None] for n, v in samples.items()}, log_likelihood={"questions": found[None]}
     )
-    assert az.loo(data, pointwise=True).loo_i.shape == (40,)
+    loo = az.loo(data, pointwise=True)
+    assert loo.loo_i.shape == (40,)
+    assert found.mean(0).sum() - 20.0 < loo.elpd_loo < found.mean(0).sum() + 5.0
 
 
 def test_predictions_are_claims_as_often_right_as_the_real_ones(program: Program, trust: nous.Trust) -> None:
-    predict = Predictive(program, program.samples(trust))
+    predict = Predictive(program, {name: value[:30] for name, value in program.samples(trust).items()})
     said = np.asarray(predict(jax.random.key(0), observed=False)["questions"])
     real = program.simulator.said
     assert said.shape == (30, *real.shape)
@@ -189,19 +184,9 @@ def test_correlated_errors_cannot_be_drawn(part: nous.Evidence, small: World) ->
         program.simulator({name: np.asarray(v) for name, v in site(program, {})["fn"].law.values.items()}, 0)
 
 
-def test_a_trust_in_other_sources_is_refused(model: nous.TrustModel, program: Program, evidence: nous.Evidence) -> None:
-    other = model.fit(evidence.subset(np.arange(100, 105)), nous.SVI(steps=100, draws=5))
+def test_a_trust_in_other_sources_is_refused(model: nous.TrustModel, program: Program) -> None:
     with pytest.raises(nous.ModelError, match="the trust has other parameters than this program"):
-        program.samples(other)
-
-
-def test_numpyro_runs_it_as_it_is(program: Program, trust: nous.Trust) -> None:
-    guide = numpyro.infer.autoguide.AutoNormal(program)
-    svi = numpyro.infer.SVI(program, guide, numpyro.optim.Adam(0.05), numpyro.infer.Trace_ELBO())
-    found = svi.run(jax.random.key(0), 400, progress_bar=False)
-    mean = guide.median(found.params)["reliability_Intercept"]
-    draws = trust.flat["reliability_Intercept"]
-    assert abs(float(mean) - draws.mean()) < 1.0 * draws.std()
+        program.samples(model.default_trust())
 
 
 def test_a_program_says_what_it_is(program: Program) -> None:

@@ -10,9 +10,10 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pandas as pd
 import pytest
 from numpy.typing import NDArray
-from random_evidence import random_case
+from random_evidence import features_of, random_case
 from test_three_ways import BROKEN, CONTROL
 
 from nousppl import fitting
@@ -29,8 +30,9 @@ pytest.importorskip("pyro", reason="pyro is not installed: there is no second ba
 
 from nousppl.inference.torch_backend import Torch  # noqa: E402
 
-# The models of tests/test_three_ways.py, which have every feature on and off, with fewer questions each.
-MODELS, EACH = range(60, 72), 8
+# Models as tests/test_three_ways.py draws them: few, since compiling takes the time, chosen so that each
+# feature is on in one at least and off in one.
+MODELS, EACH = (101, 153, 172, 237, 244), 8
 SINGLE, DOUBLE = 1e-5, 1e-10
 
 
@@ -108,6 +110,11 @@ def apart(ours: list[NDArray[np.float64]], theirs: list[NDArray[np.float64]]) ->
     return float(np.max([*out, np.abs(ours[3] - theirs[3]).max() / (1.0 + np.abs(ours[3]).max())]))
 
 
+def test_the_models_have_every_feature_on_and_off() -> None:
+    flags = pd.DataFrame([features_of(*random_case(seed, questions=EACH)) for seed in MODELS])
+    assert flags.sum().between(1, len(MODELS) - 1).all()
+
+
 @pytest.mark.parametrize("seed", MODELS)
 def test_the_backends_agree(seed: int) -> None:
     case = Case(seed)
@@ -117,7 +124,7 @@ def test_the_backends_agree(seed: int) -> None:
     assert apart(exact, on_torch(case, torch.float32)) < SINGLE
 
 
-@pytest.mark.parametrize("seed", [60, 63, 69])
+@pytest.mark.parametrize("seed", [172])
 def test_the_backends_agree_in_single_precision(seed: int) -> None:
     case = Case(seed)
     assert apart(on_jax(case), on_torch(case, torch.float32)) < SINGLE
@@ -143,12 +150,12 @@ def test_a_rule_that_one_side_breaks_is_noticed(rule: str, monkeypatch: pytest.M
     assert apart(exact, on_torch(case, torch.float64)) > 10 * SINGLE
 
 
-@pytest.mark.parametrize("seed", MODELS)
+@pytest.mark.parametrize("seed", [*MODELS, *range(60, 72)])
 def test_padding_changes_nothing_on_torch(seed: int) -> None:
     bare, padded = Case(seed), Case(seed, pad=True)
     assert padded.layout.slots > bare.layout.slots and padded.layout.questions > bare.layout.questions
     one, two = on_torch(bare, torch.float64), on_torch(padded, torch.float64)
-    np.testing.assert_allclose(one[0], two[0][: len(one[0])], rtol=1e-12)
+    np.testing.assert_allclose(one[0], two[0][: len(one[0])], rtol=1e-12, atol=1e-12)
     assert one[2] == pytest.approx(two[2], rel=1e-12)
     np.testing.assert_allclose(one[3], two[3], rtol=1e-9, atol=1e-9)
 
