@@ -177,6 +177,15 @@ def test_other_values_have_no_density(program: Program, trust: nous.Trust) -> No
     assert np.isnan(compiled).tolist() == [row == 5 for row in range(40)]
 
 
+def test_the_law_draws_as_many_as_asked_for(program: Program, trust: nous.Trust) -> None:
+    law = site(program, {name: value[0] for name, value in program.samples(trust).items()})["fn"]
+    drawn = np.asarray(law.sample(jax.random.key(3), (2, 3)))
+    assert drawn.shape == (2, 3, *program.simulator.said.shape)
+    assert len({one.tobytes() for one in drawn.reshape(6, -1)}) == 6
+    with pytest.raises(nous.InferenceError, match="made for a fit and draws no claims; use TrustModel.program"):
+        law.law._replace(simulate=None).draw({}, 0)
+
+
 def test_correlated_errors_cannot_be_drawn(part: nous.Evidence, small: World) -> None:
     spec = nous.TrustModel(origin=None, errors=nous.Errors(correlation=True), answers=small.answers)
     program = spec.program(part)

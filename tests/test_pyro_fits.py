@@ -168,6 +168,9 @@ def test_the_program_of_pyro_is_that_of_numpyro(
         np.testing.assert_allclose(site["log_prob"].numpy(), expected[i], rtol=1e-4, atol=1e-5)
         # Everything else is given; a plate is a node of its own.
         assert site["is_observed"] and list(trace.stochastic_nodes) == ["question"]
+    assert site["fn"].expand([60]) is site["fn"]
+    with pytest.raises(ValueError, match=r"the law of \(60,\) questions cannot be expanded"):
+        site["fn"].expand([2, 60])
     with pytest.raises(nous.InferenceError, match="for other claims make an Evidence of them"):
         site["fn"].log_prob(site["value"] + 1)
 
