@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import numpyro
 import numpyro.distributions as dist
+from numpyro.distributions import constraints
 
+from nousppl.inference.options import AT_ONCE
 from nousppl.models.priors import Prior
-
-AT_ONCE = 50_000_000
-"""Numbers that one temporary array of the evaluations at the nodes may hold."""
+from nousppl.models.program import Law
 
 
 def distribution(prior: Prior) -> dist.Distribution:
@@ -23,6 +25,11 @@ def distribution(prior: Prior) -> dist.Distribution:
 
 class Jax:
     """``nousppl.models.namespace.Namespace`` on jax arrays and numpyro sites."""
+
+    @staticmethod
+    def arrays(data: Mapping[str, Any]) -> dict[str, jax.Array]:
+        """As ``jnp.asarray``."""
+        return {name: jnp.asarray(value) for name, value in data.items()}
 
     @staticmethod
     def exp(x: Any) -> jax.Array:
@@ -144,6 +151,18 @@ class Jax:
         return jax.nn.logsumexp(logs + log_weights[:, None], axis=0)
 
     @staticmethod
+    def log_prob(prior: Prior, x: Any) -> jax.Array:
+        """By the numpyro distribution."""
+        return distribution(prior).log_prob(x)
+
+    @staticmethod
+    def from_real(prior: Prior, x: Any) -> tuple[jax.Array, jax.Array]:
+        """By ``numpyro.distributions.biject_to``."""
+        transform = dist.biject_to(distribution(prior).support)
+        y = transform(x)
+        return y, transform.log_abs_det_jacobian(x, y)
+
+    @staticmethod
     def sample(name: str, prior: Prior, size: int | None = None) -> jax.Array:
         """A latent numpyro site."""
         base = distribution(prior)
@@ -160,9 +179,50 @@ class Jax:
         return numpyro.deterministic(name, value)
 
     @staticmethod
-    def factor(name: str, log_density: jax.Array) -> None:
-        """A numpyro factor."""
-        numpyro.factor(name, log_density)
+    def observe(name: str, law: Law, observed: bool) -> None:
+        """A numpyro site with a `Questions` distribution."""
+        questions = Questions(law)
+        with numpyro.plate("question", law.layout.questions):
+            numpyro.sample(name, questions, obs=questions.said if observed else None)
+
+
+class Questions(dist.Distribution):
+    """``nousppl.models.program.Law`` as a numpyro distribution, an event by question.
+
+    Under ``jit`` or ``vmap`` the log density of another value than the compiled one is NaN; elsewhere it is an error.
+    Draws are made outside of the compiled code, question by question.
+    """
+
+    support = constraints.independent(constraints.integer_greater_than(-1), 1)
+    pytree_data_fields = ("law", "said")
+
+    def __init__(self, law: Law, *, validate_args: bool | None = None) -> None:
+        said = law.data.get("said")
+        self.law, self.said = law, jnp.zeros((law.layout.questions, 0), jnp.int32) if said is None else said
+        shape = jnp.shape(self.said)
+        super().__init__(shape[:1], shape[1:], validate_args=validate_args)
+
+    def log_prob(self, value: Any) -> jax.Array:
+        """(questions,) log density of the claims of each question, and its settled truth."""
+        logs = self.law.log_prob(JAX)
+        if value is self.said:
+            return logs
+        same = jnp.all(jnp.asarray(value) == self.said, axis=-1)
+        if not isinstance(same, jax.core.Tracer) and not same.all():
+            raise self.law.refuse()
+        return jnp.where(same, logs, jnp.nan)
+
+    def sample(self, key: jax.Array, sample_shape: tuple[int, ...] = ()) -> jax.Array:
+        """Draw truths, origins and what claims say."""
+        shape = jax.ShapeDtypeStruct((*sample_shape, *jnp.shape(self.said)), jnp.int32)
+        bits = jax.random.bits(key, dtype=jnp.uint32)
+
+        def draw(bits: Any, values: dict[str, Any]) -> Any:
+            at = {name: np.asarray(value, np.float64) for name, value in values.items()}
+            seeds = np.random.SeedSequence(int(bits)).generate_state(math.prod(sample_shape))
+            return np.stack([self.law.draw(at, int(seed)) for seed in seeds]).reshape(shape.shape)
+
+        return jax.pure_callback(draw, shape, bits, self.law.values, vmap_method="sequential")
 
 
 JAX = Jax()

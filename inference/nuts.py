@@ -52,8 +52,8 @@ def fit(plan: Plan, layout: Layout, data: dict[str, Any], options: NUTS, seed: i
     kept = {name: value for name, value in samples.items() if name in _sites(plan)}
     found = {n: np.asarray(v) for n, v in mcmc.get_extra_fields(group_by_chain=True).items()}
     stats = statistics(found, options.kernel.get("max_tree_depth", DEEPEST))
-    advice, good = _advice(kept, stats, options)
-    return Fit(kept, stats, good, advice, mcmc)
+    said, good = advice(kept, stats, options)
+    return Fit(kept, stats, good, said, mcmc)
 
 
 def statistics(found: dict[str, NDArray[Any]], deepest: int | tuple[int, int]) -> dict[str, NDArray[Any]]:
@@ -81,7 +81,7 @@ def _sites(plan: Plan) -> set[str]:
     return {site.name if site.scale is None else site.name + "_raw" for site in plan.sites}
 
 
-def _advice(samples: dict[str, Any], stats: dict[str, Any], options: NUTS) -> tuple[str, bool]:
+def advice(samples: dict[str, Any], stats: dict[str, Any], options: NUTS) -> tuple[str, bool]:
     """Divergences and split R-hat (Vehtari et al. 2021) in words."""
     diverging = int(stats["diverging"].sum())
     table = summary(samples, group_by_chain=True)

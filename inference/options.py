@@ -3,9 +3,33 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from importlib import import_module
 from typing import Any
 
-from nousppl.errors import InferenceError
+from nousppl.errors import InferenceError, ModelError
+
+AT_ONCE = 50_000_000
+"""Numbers that one temporary array of the evaluations at the nodes of the difficulty may hold."""
+
+
+BACKENDS = ("numpyro", "pyro")
+
+
+def check_backend(backend: str) -> None:
+    """See that a backend can be used.
+
+    Raises:
+        ModelError: there is no such backend, or what it needs is not installed.
+    """
+    if backend not in BACKENDS:
+        raise ModelError(f"backend={backend!r}: allowed are 'numpyro' and 'pyro'")
+    if backend == "pyro":
+        try:
+            import_module("pyro")
+        except ImportError as error:
+            raise ModelError(
+                f"backend='pyro' needs torch and pyro, the extra of that name: pip install nousppl[pyro] ({error})"
+            ) from error
 
 
 @dataclass(frozen=True)
@@ -28,7 +52,7 @@ class SVI:
     Attributes:
         guide: "structured" (full covariance over top-level parameters and group effects up to ``full_size``,
             mean-field for the rest), or an autoguide class of ``numpyro.infer.autoguide``.
-        optim: an optax gradient transformation; default Adam.
+        optim: an optax gradient transformation, on numpyro only; default Adam.
         steps: most steps that are taken; the fit stops earlier when the loss has settled.
         learning_rate: step size of the default optimiser at the start; it is lowered when the loss stops falling.
         samples: Monte-Carlo samples of the gradient a step.
@@ -58,14 +82,15 @@ class SVI:
 
 @dataclass(frozen=True)
 class NUTS:
-    """The no-U-turn sampler (Hoffman & Gelman 2014) of numpyro.
+    """The no-U-turn sampler (Hoffman & Gelman 2014) of numpyro, or of pyro.
 
     Attributes:
         num_warmup: adaptation steps a chain.
         num_samples: draws a chain.
         num_chains: number of chains.
-        chain_method: "sequential", "vectorized" or "parallel", as in ``numpyro.infer.MCMC``.
-        kernel: further arguments of ``numpyro.infer.NUTS``, for instance ``{"target_accept_prob": 0.9}``.
+        chain_method: "sequential", "vectorized" or "parallel", as in ``numpyro.infer.MCMC``; on pyro always
+            sequential.
+        kernel: further arguments of the backend's ``infer.NUTS``, for instance ``{"target_accept_prob": 0.9}``.
     """
 
     num_warmup: int = 500

@@ -7,19 +7,17 @@ are evaluated together instead of site by site, which compiles several times fas
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any, NamedTuple
 
-import jax
-import jax.numpy as jnp
 import numpy as np
-from numpyro.infer.util import potential_energy
+from numpy.typing import NDArray
 
-from nousppl.inference.backend import JAX, distribution
 from nousppl.models.layout import Layout
-from nousppl.models.program import Plan, log_likelihood, program
+from nousppl.models.namespace import Array, Namespace
+from nousppl.models.program import Plan, log_likelihood
 
-Density = Callable[[jax.Array, dict[str, Any]], jax.Array]
+Floats = NDArray[np.float64]
+Density = Callable[[Array, dict[str, Any]], Array]
 TOGETHER = {"Normal", "HalfNormal", "LogNormal"}
 """Families whose priors are evaluated together."""
 
@@ -42,17 +40,26 @@ class Packing(NamedTuple):
     spreads: tuple[int, ...]
     """Places of the standard deviations of group effects."""
 
-    def unpack(self, vector: jax.Array) -> dict[str, jax.Array]:
+    def unpack(self, vector: Array) -> dict[str, Array]:
         """Site -> unconstrained values, last axis split."""
         return {
             s.name: vector[..., s.start] if s.scalar else vector[..., s.start : s.start + s.size] for s in self.slots
         }
 
+    def masks(self, still: tuple[str, ...]) -> tuple[Floats, Floats]:
+        """(size,) 1 for what moves in steps without noise, and 1 for what moves at all where some sites stay."""
+        # Without noise the density has a spike where a standard deviation and its effects shrink to 0 together.
+        moving, free = np.ones(self.size), np.ones(self.size)
+        moving[list(self.spreads)] = 0.0
+        for slot in self.slots:
+            if slot.name in still:
+                free[slot.start : slot.start + slot.size] = 0.0
+        return moving, free
+
 
 def packing(plan: Plan, full_size: int) -> Packing:
     """Top-level parameters first, then group effects from the smallest set to the largest; as many whole sets as fit
-    get
-    a full covariance."""
+    get a full covariance."""
     sites = sorted(plan.sites, key=lambda site: (site.scale is not None, site.size or 1))
     slots, start, full = [], 0, 0
     for site in sites:
@@ -66,51 +73,47 @@ def packing(plan: Plan, full_size: int) -> Packing:
     return Packing(tuple(slots), start, full, tuple(s.start for s in slots if s.name in scales))
 
 
-def log_density(plan: Plan, layout: Layout, pack: Packing) -> Density:
+def log_density(xp: Namespace, plan: Plan, layout: Layout, pack: Packing) -> Density:
     """Log joint density as a function of the packed vector and the data."""
     families = {site.prior.family for site in plan.sites if site.scale is None}
-    if not families <= TOGETHER:
-        model = partial(program, JAX, plan, layout)
-        return lambda vector, data: -potential_energy(model, (data,), {}, pack.unpack(vector))
-    prior = TopLevel.of(plan, pack)
+    top = TopLevel.of(xp, plan, pack) if families <= TOGETHER else OneByOne(xp, plan, pack)
 
-    def density(vector: jax.Array, data: dict[str, Any]) -> jax.Array:
-        values = natural_values(plan, pack, prior, vector)
-        total = prior.log_density(vector[: prior.size])
+    def density(vector: Array, data: dict[str, Any]) -> Array:
+        values, total = top.values(vector)
         for site in plan.sites:
             if site.scale is not None and site.prior.family != "Normal":
                 raw = values[site.name]
-                total = total + jnp.sum(distribution(site.prior).log_prob(raw))
+                total = total + xp.log_prob(site.prior, raw).sum()
                 values[site.name] = values[site.scale] * raw
             elif site.scale is not None:
                 raw, centred = values[site.name], data["centred " + site.name]
-                scale = jnp.where(centred, values[site.scale], 1.0)
-                total = (
-                    total - 0.5 * jnp.sum(jnp.square(raw / scale)) - jnp.sum(jnp.log(scale)) - 0.5 * raw.size * LOG_2PI
-                )
-                values[site.name] = jnp.where(centred, raw, values[site.scale] * raw)
-        return total + log_likelihood(JAX, plan, layout, data, values)
+                scale = xp.where(centred, values[site.scale], xp.array(1.0))
+                ratio, size = raw / scale, site.size or 1
+                total = total - 0.5 * (ratio * ratio).sum() - xp.log(scale).sum() - 0.5 * size * LOG_2PI
+                values[site.name] = xp.where(centred, raw, values[site.scale] * raw)
+        return total + log_likelihood(xp, plan, layout, data, values)
 
     return density
 
 
-LOG_2PI = float(np.log(2.0 * np.pi))
+LOG_2, LOG_2PI = float(np.log(2.0)), float(np.log(2.0 * np.pi))
 
 
 class TopLevel(NamedTuple):
-    """Priors of the top-level parameters, which come first in the packed vector."""
+    """Priors of the top-level parameters, which come first in the packed vector, all taken at once."""
 
-    size: int
-    half: np.ndarray
-    """(size,) True for a half-normal prior of a positive parameter, False for a normal prior (of its log where
-    positive)."""
-    positive: np.ndarray
-    """(size,) whether the parameter is the exponential of the packed value."""
-    loc: np.ndarray
-    scale: np.ndarray
+    xp: Namespace
+    plan: Plan
+    pack: Packing
+    half: Floats
+    """(size,) 1 for a half-normal prior of a positive parameter, 0 for a normal prior (of its log where positive)."""
+    positive: Floats
+    """(all,) 1 where the parameter is the exponential of the packed value; 0 for group effects."""
+    loc: Floats
+    scale: Floats
 
     @classmethod
-    def of(cls, plan: Plan, pack: Packing) -> TopLevel:
+    def of(cls, xp: Namespace, plan: Plan, pack: Packing) -> TopLevel:
         """Collect the priors."""
         sites = {site.name: site for site in plan.sites if site.scale is None}
         rows = []
@@ -120,26 +123,41 @@ class TopLevel(NamedTuple):
                 row = (prior.family, prior.parameters.get("loc", 0.0), prior.parameters["scale"])
                 rows += [row] * slot.size
         family = np.array([row[0] for row in rows])
-        return cls(
-            len(rows),
-            family == "HalfNormal",
-            family != "Normal",
-            np.array([row[1] for row in rows]),
-            np.array([row[2] for row in rows]),
-        )
+        positive = np.zeros(pack.size)
+        positive[: len(rows)] = family != "Normal"
+        half = (family == "HalfNormal").astype(float)
+        return cls(xp, plan, pack, half, positive, np.array([row[1] for row in rows]), np.array([r[2] for r in rows]))
 
-    def log_density(self, top: jax.Array) -> jax.Array:
-        """Log prior density of the packed values, Jacobian included."""
-        natural = jnp.where(self.half, jnp.exp(jnp.where(self.half, top, 0.0)), top)
-        square = -0.5 * jnp.square((natural - self.loc) / self.scale) - np.log(self.scale) - 0.5 * LOG_2PI
-        return jnp.sum(square + jnp.where(self.half, top + float(np.log(2.0)), 0.0))
+    def values(self, vector: Array) -> tuple[dict[str, Array], Array]:
+        """Site -> value on the natural scale, group effects still raw, and the log prior density of the packed
+        values, Jacobian included."""
+        xp, size, zero = self.xp, len(self.loc), self.xp.array(0.0)
+        positive, half = xp.array(self.positive) > 0.0, xp.array(self.half) > 0.0
+        natural = xp.where(positive, xp.exp(xp.where(positive, vector, zero)), vector)
+        top = vector[:size]
+        ratio = (xp.where(half, natural[:size], top) - xp.array(self.loc)) / xp.array(self.scale)
+        constant = -float(np.log(self.scale).sum()) - 0.5 * size * LOG_2PI
+        jacobian = xp.where(half, top + LOG_2, zero).sum()
+        return by_site(self.plan, self.pack.unpack(natural)), jacobian - 0.5 * (ratio * ratio).sum() + constant
 
 
-def natural_values(plan: Plan, pack: Packing, prior: TopLevel, vector: jax.Array) -> dict[str, jax.Array]:
-    """Site -> value on the natural scale; group effects still raw, under the name of their site."""
-    top = vector[: prior.size]
-    natural = jnp.concatenate(
-        [jnp.where(prior.positive, jnp.exp(jnp.where(prior.positive, top, 0.0)), top), vector[prior.size :]]
-    )
-    values = pack.unpack(natural)
-    return {site.name: values[site.name if site.scale is None else site.name + "_raw"] for site in plan.sites}
+class OneByOne(NamedTuple):
+    """The same for priors of any family, site by site."""
+
+    xp: Namespace
+    plan: Plan
+    pack: Packing
+
+    def values(self, vector: Array) -> tuple[dict[str, Array], Array]:
+        """As `TopLevel.values`."""
+        values, total = by_site(self.plan, self.pack.unpack(vector)), self.xp.array(0.0)
+        for site in self.plan.sites:
+            if site.scale is None:
+                values[site.name], jacobian = self.xp.from_real(site.prior, values[site.name])
+                total = total + (self.xp.log_prob(site.prior, values[site.name]) + jacobian).sum()
+        return values, total
+
+
+def by_site(plan: Plan, values: dict[str, Array]) -> dict[str, Array]:
+    """Raw group effects under the name of their site."""
+    return {site.name: values[name] for site, name in zip(plan.sites, plan.raw_names, strict=True)}

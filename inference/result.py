@@ -19,4 +19,4 @@ class Fit(NamedTuple):
     advice: str
     """In words: what happened, and what to do if it went wrong."""
     backend: Any
-    """The backend's own object: the variational state, or ``numpyro.infer.MCMC``."""
+    """The backend's own object: the variational state, ``numpyro.infer.MCMC``, or ``pyro.infer.MCMC`` by chain."""

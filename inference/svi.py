@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from numpyro.distributions import biject_to
 
 from nousppl.errors import InferenceError
-from nousppl.inference.backend import distribution
+from nousppl.inference.backend import JAX, distribution
 from nousppl.inference.guide import State, draw, entropy, initial, transform
 from nousppl.inference.options import SVI
 from nousppl.inference.packed import Packing, log_density, packing
@@ -85,6 +85,7 @@ def fit(
     from_vote: bool,
     progress: Progress | None,
     start: Start | None = None,
+    backend: str = "numpyro",
 ) -> Fit:
     """Fit by SVI.
 
@@ -97,24 +98,22 @@ def fit(
         from_vote: spend the first blocks on the bound in which unsettled truths follow the votes.
         progress: told the loss after each block.
         start: where to go on from; None starts at the priors' medians, with steps that only move the means.
+        backend: "numpyro" or "pyro", on which the steps are taken.
 
     Raises:
         InferenceError: the loss is not finite from the start, or soon after.
     """
     pack = packing(plan, options.full_size)
-    own = options.optim is not None
-    optim = optax.chain(options.optim, optax.scale(-1.0)) if own else ADAM
-    run = block_runner(Frozen(plan), layout, pack, optim, options.samples, start.still if start else ())
+    blocks = make_blocks(backend)(plan, layout, pack, batches, options, start.still if start else ())
     state = start.state if start else initial(plan, pack)
-    inner = optim.init(state)
+    blocks.restart(state)
     generator = np.random.default_rng(seed)
     lowered = start.lowered if start else 0
-    schedule = Schedule((1.0 if own else options.learning_rate) * LOWERED**lowered, np.inf, 0, lowered)
+    first_rate = 1.0 if options.optim is not None else options.learning_rate
+    schedule = Schedule(first_rate * LOWERED**lowered, np.inf, 0, lowered)
     voted = VOTE_BLOCKS if from_vote and not start else 0
     ascent = 0 if start else voted + CLIMB_BLOCKS
-    shared = jax.tree.map(jnp.asarray, batches[0])
-    split = jax.tree.map(jnp.asarray, batches[1])
-    count = len(jax.tree.leaves(split)[0])
+    count = len(next(iter(batches[1].values())))
     deck = Deck(count, generator)
     losses: list[float] = []
     averages: list[State] = [state]
@@ -124,14 +123,11 @@ def fit(
         noise = mirrored(noise[: BLOCK // 2]) if count > 1 or schedule.lowered >= LOWERINGS else noise
         index = np.repeat(deck.take(BLOCK // 2), 2)
         climbing = taken < ascent * BLOCK
-        shared["at_vote"] = jnp.asarray(1.0 if taken < voted * BLOCK else 0.0)
-        shared["spread"] = jnp.asarray(0.0 if climbing else 1.0)
-        rate = jnp.asarray(schedule.rate * (CLIMB_RATE if climbing else 1.0))
-        state, inner, latest, block = run(state, inner, jnp.asarray(noise), jnp.asarray(index), shared, split, rate)
+        rate = schedule.rate * (CLIMB_RATE if climbing else 1.0)
+        state, latest, block = blocks.run(noise, index, taken < voted * BLOCK, 0.0 if climbing else 1.0, rate)
         if taken + BLOCK == ascent * BLOCK:
             # The scales had no gradient so far, and Adam would take huge first steps for them.
-            inner = optim.init(state)
-        block = np.asarray(block, np.float64)
+            blocks.restart(state)
         losses.extend(block)
         bad = np.flatnonzero(~np.isfinite(block))
         if len(bad) and taken == 0:
@@ -150,6 +146,65 @@ def fit(
     values = constrain(plan, pack, draw(average, seed, options.draws))
     chained: dict[str, NDArray[Any]] = {name: value[None] for name, value in values.items()}
     return Fit(chained, {"loss": np.array(losses)}, settled, _advice(losses, taken, settled, count), average)
+
+
+class Blocks(Protocol):
+    """A variational state and blocks of steps that move it."""
+
+    def restart(self, state: State) -> None:
+        """Go on from a state, with an optimiser that remembers nothing."""
+        ...
+
+    def run(
+        self, noise: NDArray[np.float64], index: NDArray[np.int64], at_vote: bool, spread: float, rate: float
+    ) -> tuple[State, State, NDArray[np.float64]]:
+        """Take a block of steps.
+
+        Args:
+            noise: (steps, samples, size) standard normal numbers.
+            index: (steps,) batch of each step.
+            at_vote: whether unsettled truths follow the votes.
+            spread: 1, or 0 for steps without noise, which only move the means.
+            rate: step size.
+
+        Returns:
+            the state after the block, its mean over the block, and the losses (steps,).
+        """
+        ...
+
+
+def make_blocks(backend: str) -> Callable[..., Blocks]:
+    """The steps of a backend, from plan, layout, packing, batches, options and the sites that stay."""
+    if backend == "pyro":
+        from nousppl.inference import torch_svi
+
+        return torch_svi.Blocks
+    return JaxBlocks
+
+
+class JaxBlocks:
+    """Blocks of steps on jax, each one compiled scan."""
+
+    def __init__(
+        self, plan: Plan, layout: Layout, pack: Packing, batches: Batches, options: SVI, still: tuple[str, ...]
+    ) -> None:
+        own = options.optim is not None
+        self.optim = optax.chain(options.optim, optax.scale(-1.0)) if own else ADAM
+        self.steps = block_runner(Frozen(plan), layout, pack, self.optim, options.samples, still)
+        self.shared, self.split = jax.tree.map(jnp.asarray, batches[0]), jax.tree.map(jnp.asarray, batches[1])
+
+    def restart(self, state: State) -> None:
+        """As `Blocks.restart`."""
+        self.state, self.inner = state, self.optim.init(state)
+
+    def run(
+        self, noise: NDArray[np.float64], index: NDArray[np.int64], at_vote: bool, spread: float, rate: float
+    ) -> tuple[State, State, NDArray[np.float64]]:
+        """As `Blocks.run`."""
+        scalars = {"at_vote": jnp.asarray(float(at_vote)), "spread": jnp.asarray(spread)}
+        arrays = (jnp.asarray(noise), jnp.asarray(index), self.shared | scalars, self.split, jnp.asarray(rate))
+        self.state, self.inner, latest, losses = self.steps(self.state, self.inner, *arrays)
+        return self.state, latest, np.asarray(losses, np.float64)
 
 
 class Deck:
@@ -216,20 +271,14 @@ def block_runner(
 ) -> Callable[..., Any]:
     """The jitted block of steps; cached, so that a second fit of the same shape compiles nothing."""
     plan = frozen.plan
-    density = log_density(plan, layout, pack)
+    density = log_density(JAX, plan, layout, pack)
 
     def loss(state: State, noise: jax.Array, data: dict[str, Any]) -> jax.Array:
         vectors = transform(state, data["spread"] * noise)
         value = jax.vmap(lambda v: density(v, data))(vectors) if samples > 1 else density(vectors[0], data)
         return -(jnp.mean(value) + data["spread"] * entropy(state))
 
-    # Without noise the density has a spike where a standard deviation and its effects shrink to 0 together.
-    moving = np.ones(pack.size)
-    moving[list(pack.spreads)] = 0.0
-    free = np.ones(pack.size)
-    for slot in pack.slots:
-        if slot.name in still:
-            free[slot.start : slot.start + slot.size] = 0.0
+    moving, free = pack.masks(still)
 
     @jax.jit
     def run(

@@ -6,10 +6,13 @@ on numpyro/jax and can run on pyro/torch.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
 
 from nousppl.models.priors import Prior
+
+if TYPE_CHECKING:
+    from nousppl.models.program import Law
 
 Array = Any
 """An array of the backend (``jax.Array`` or ``torch.Tensor``)."""
@@ -17,6 +20,10 @@ Array = Any
 
 class Namespace(Protocol):
     """What model code may call; shapes as in numpy."""
+
+    def arrays(self, data: Mapping[str, Any]) -> dict[str, Array]:
+        """Arrays by name, numbers in the working precision."""
+        ...
 
     def exp(self, x: Array) -> Array:
         """Elementwise ``exp``."""
@@ -104,6 +111,14 @@ class Namespace(Protocol):
         """``log(sum_i exp(log_weights[i] + function(nodes[i])))``; an evaluation makes arrays of about ``size``."""
         ...
 
+    def log_prob(self, prior: Prior, x: Array) -> Array:
+        """Elementwise log density of a prior."""
+        ...
+
+    def from_real(self, prior: Prior, x: Array) -> tuple[Array, Array]:
+        """Elementwise map of the real line onto the support of a prior, and the log of its derivative."""
+        ...
+
     def sample(self, name: str, prior: Prior, size: int | None = None) -> Array:
         """A latent site: scalar, or a vector of independent draws."""
         ...
@@ -116,6 +131,6 @@ class Namespace(Protocol):
         """Record a derived quantity."""
         ...
 
-    def factor(self, name: str, log_density: Array) -> None:
-        """Add to the log density."""
+    def observe(self, name: str, law: Law, observed: bool) -> None:
+        """A site with that law: its compiled value, or a draw where it is not observed."""
         ...

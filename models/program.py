@@ -6,8 +6,13 @@ The latent truths and origins are summed out by ``nousppl.models.one_of``, so th
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
+from nousppl.errors import InferenceError
 from nousppl.models.layout import Layout
 from nousppl.models.namespace import Array, Namespace
 from nousppl.models.one_of import likelihood, log_add
@@ -242,23 +247,88 @@ def log_likelihood(
     xp: Namespace, plan: Plan, layout: Layout, data: dict[str, Array], values: dict[str, Array]
 ) -> Array:
     """Log density of all questions given the parameters, on their natural scale."""
+    return weighted_logs(xp, plan, layout, data, values).sum()
+
+
+def weighted_logs(xp: Namespace, plan: Plan, layout: Layout, data: dict[str, Array], values: dict[str, Array]) -> Array:
+    """(questions,) log density of each question, times its weight."""
+    weight = data["question_weight"]
+    logs = question_logs(xp, layout, data, parameters(xp, plan, layout, data, values))
+    # A question that only pads a batch has no cells: its log density is -inf and its weight 0.
+    return xp.where(weight > 0.0, weight * logs, xp.array(0.0))
+
+
+def parameters(
+    xp: Namespace, plan: Plan, layout: Layout, data: dict[str, Array], values: dict[str, Array]
+) -> dict[str, Array]:
+    """What the likelihood takes, from the parameters on their natural scale."""
     if layout.links:
         values = values | {"origin_affinity": xp.take(values["origin_affinity"], data["link_pair"])}
     theta = constants(xp, plan, values, data.get("text_grid"))
     theta |= {PARTS[predictor.part]: linear(xp, predictor, data, values) for predictor in plan.predictors}
-    weight = data["question_weight"]
-    # A question that only pads a batch has no cells: its log density is -inf and its weight 0.
-    return xp.where(weight > 0.0, weight * question_logs(xp, layout, data, theta), xp.array(0.0)).sum()
+    return theta
 
 
-def program(xp: Namespace, plan: Plan, layout: Layout, data: dict[str, Array]) -> None:
-    """The probabilistic program: parameters, then the likelihood of all questions.
+Simulate = Callable[[Mapping[str, NDArray[np.floating[Any]]], int], NDArray[np.int32]]
+"""From parameters on their natural scale, by site, and a seed to a draw of what `Law` is the law of."""
+
+
+class Law(NamedTuple):
+    """The law of what is observed of the questions, given the parameters; truths and origins are summed out.
+
+    A value is an integer matrix (questions, 1 + most claims of a question): the settled truth of the question, then the
+    answer that each of its claims names, in order of time; answers by their place in the question's list of them, -1
+    for a truth that is not settled, for a claim that is no single answer, and for claims that it has fewer.
+    """
+
+    plan: Plan
+    layout: Layout
+    data: dict[str, Array]
+    """Arrays of the problem and its designs; ``said`` among them is the value that they were compiled from. Without it,
+    as in a fit, which draws no values, a value has no columns."""
+    values: dict[str, Array]
+    """Parameters on their natural scale, by site."""
+    simulate: Simulate | None = None
+
+    def log_prob(self, xp: Namespace) -> Array:
+        """(questions,) log density of the value that the problem was compiled from."""
+        return weighted_logs(xp, self.plan, self.layout, self.data, self.values)
+
+    def draw(self, values: Mapping[str, NDArray[np.floating[Any]]], seed: int) -> NDArray[np.int32]:
+        """A draw of the value.
+
+        Raises:
+            InferenceError: there is nothing to draw with.
+        """
+        if self.simulate is None:
+            raise InferenceError("this program was made for a fit and draws no claims; use TrustModel.program")
+        return self.simulate(values, seed)
+
+    def refuse(self) -> InferenceError:
+        """The error for another value than the one compiled."""
+        return InferenceError(
+            "the log density is that of the claims that the program was compiled from; for other claims make an "
+            "Evidence of them and a program of that"
+        )
+
+
+def program(
+    xp: Namespace,
+    plan: Plan,
+    layout: Layout,
+    data: dict[str, Array],
+    simulate: Simulate | None = None,
+    observed: bool = True,
+) -> None:
+    """The probabilistic program: parameters, then what is observed of all questions, one site of its own law.
 
     Args:
         xp: the namespace of the backend.
         plan: the parameters.
         layout: static sizes of the problem.
         data: arrays of the problem and its designs.
+        simulate: draws truths and claims, for predictions.
+        observed: False to draw them.
     """
     values = sample_sites(xp, plan, data)
-    xp.factor("questions", log_likelihood(xp, plan, layout, data, values))
+    xp.observe("questions", Law(plan, layout, data, values, simulate), observed)

@@ -37,7 +37,13 @@ class Written(NamedTuple):
 
 
 def write_out(
-    blueprint: Blueprint, encoded: Encoded, draws: Draws, question: int, draw: int = 0, seed: int = 0
+    blueprint: Blueprint,
+    encoded: Encoded,
+    draws: Draws,
+    question: int,
+    draw: int = 0,
+    seed: int = 0,
+    problem: Problem | None = None,
 ) -> list[Written]:
     """Write a question out, once for each order that its likelihood is averaged over.
 
@@ -48,9 +54,10 @@ def write_out(
         question: index of the question.
         draw: which draw of the parameters.
         seed: that keys the orders.
+        problem: the question compiled, where that is at hand.
     """
     chosen = {name: value[draw : draw + 1] for name, value in draws.items()}
-    problem = compile_problem(encoded, np.array([question]), seed)
+    problem = compile_problem(encoded, np.array([question]), seed) if problem is None else problem
     drawn = parameter_draws(blueprint, encoded, chosen, problem.claims, problem.links)
     theta = {name: np.asarray(value[0]) for name, value in drawn.items()}
     world = PairWorld(encoded, problem, len(encoded.features), blueprint.text_grid)

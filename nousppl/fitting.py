@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -137,6 +138,7 @@ def fit(
     progress: Any,
     mould: Mould | None = None,
     start: Any = None,
+    backend: str = "numpyro",
 ) -> tuple[Blueprint, Fit, int]:
     """Fit the parameters; with a mould, code compiled for one fit serves the next one of about the same size.
 
@@ -150,6 +152,7 @@ def fit(
         progress: told the loss.
         mould: sizes to pad to.
         start: ``nousppl.inference.svi.Start`` to go on from.
+        backend: "numpyro" or "pyro".
 
     Returns:
         the blueprint completed by what the fit learned about texts, the fit, and the number of settled truths it
@@ -160,7 +163,7 @@ def fit(
     """
     questions = learned_questions(encoded, learn_from)
     if learn_from != "cut":
-        return _fit_on(questions, blueprint, encoded, method, seed, progress, mould, start, None)
+        return _fit_on(questions, blueprint, encoded, method, seed, progress, mould, start, None, backend)
     if isinstance(method, NUTS):
         raise InferenceError("learn_from='cut' is fitted in two stages by SVI; it has no joint density to sample from")
     still = tuple(name for name in blueprint.plan.raw_names if name not in FROM_ALL)
@@ -171,10 +174,12 @@ def fit(
         )
     from nousppl.inference.svi import Start
 
-    blueprint, first, settled = _fit_on(questions, blueprint, encoded, method, seed, progress, None, start, None)
+    blueprint, first, settled = _fit_on(
+        questions, blueprint, encoded, method, seed, progress, None, start, None, backend
+    )
     centred = centring(blueprint.plan, encoded, blueprint, used_claims(encoded, questions))
     everything, onward = np.arange(len(encoded.settled_cell)), Start(first.backend, 0, still)
-    _, second, _ = _fit_on(everything, blueprint, encoded, method, seed, progress, mould, onward, centred)
+    _, second, _ = _fit_on(everything, blueprint, encoded, method, seed, progress, mould, onward, centred, backend)
     loss = np.concatenate([first.stats["loss"], second.stats["loss"]])
     advice = f"settled facts: {first.advice}; all questions: {second.advice}"
     good = first.converged and second.converged
@@ -191,6 +196,7 @@ def _fit_on(
     mould: Mould | None,
     start: Any,
     centred: dict[str, NDArray[np.bool_]] | None,
+    backend: str,
 ) -> tuple[Blueprint, Fit, int]:
     """One fit on some questions; ``centred`` masks in place of those that the questions suggest."""
     size = method.batch_claims if isinstance(method, SVI) else np.iinfo(np.int64).max
@@ -205,13 +211,13 @@ def _fit_on(
     layout, shared, stacked = batched(blueprint, encoded, problems, mould)
     shared |= centred or {}
     if isinstance(method, NUTS):
-        from nousppl.inference import nuts
-
+        sample = import_module("nousppl.inference." + ("torch_nuts" if backend == "pyro" else "nuts")).fit
         data = shared | {name: value[0] for name, value in stacked.items()}
-        return blueprint, nuts.fit(blueprint.plan, layout, data, method, seed, progress), settled
+        return blueprint, sample(blueprint.plan, layout, data, method, seed, progress), settled
     from nousppl.inference import svi
 
-    result = svi.fit(blueprint.plan, layout, (shared, stacked), method, seed, from_vote, progress, start)
+    batches = (shared, stacked)
+    result = svi.fit(blueprint.plan, layout, batches, method, seed, from_vote, progress, start, backend)
     return blueprint, result, settled
 
 

@@ -14,7 +14,7 @@ from nousppl.blueprint import Blueprint, draw_up, priors_of
 from nousppl.encode import Encoded
 from nousppl.errors import InferenceError, ModelError
 from nousppl.evidence import Evidence
-from nousppl.inference.options import NUTS, SVI
+from nousppl.inference.options import NUTS, SVI, check_backend
 from nousppl.models.priors import Prior
 from nousppl.models.specification import Errors, Origin
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from nousppl.generate import Truth
     from nousppl.padding import Mould
+    from nousppl.programs import Program
     from nousppl.trust import Trust
 
 Draws = dict[str, NDArray[np.float64]]
@@ -83,6 +84,7 @@ class TrustModel:
         seed: int = 0,
         learn_from: str | None = None,
         progress: Any = False,
+        backend: str = "numpyro",
     ) -> Trust:
         """Learn the trust.
 
@@ -95,12 +97,14 @@ class TrustModel:
                 questions); default "settled" where at least 30 truths are settled. Facts are assumed to be settled
                 at random.
             progress: True shows the progress with the loss; or a function of (steps taken, loss).
+            backend: "numpyro" or "pyro" (the extra ``pyro``), on which the parameters are fitted. The trust is the same
+                up to rounding for SVI, and answers by jax in either case.
 
         Raises:
-            ModelError: the evidence does not fit the model.
+            ModelError: the evidence does not fit the model, or the backend is not there.
             InferenceError: the fit cannot be made.
         """
-        return self._fit(evidence, options_of(method), seed, learn_from, progress)
+        return self._fit(evidence, options_of(method), seed, learn_from, progress, backend=backend)
 
     def _fit(
         self,
@@ -111,12 +115,14 @@ class TrustModel:
         progress: Any = False,
         mould: Mould | None = None,
         previous: Trust | None = None,
+        backend: str = "numpyro",
     ) -> Trust:
         from nousppl.trust import Trust
 
+        check_backend(backend)
+
         settled_questions = evidence.coded.settled_truths
-        if learn_from is None:
-            learn_from = "settled" if len(settled_questions) >= ENOUGH else "all"
+        learn_from = learned_from(evidence, learn_from)
         blueprint = draw_up(self, evidence, None if learn_from == "all" else settled_questions)
         encoded = blueprint.encode(evidence)
         start = None
@@ -125,12 +131,13 @@ class TrustModel:
             start = updating.start(*known, blueprint, encoded, options.full_size, learn_from)
         with summaries.reporter(progress) as report:
             blueprint, result, settled = fitting.fit(
-                blueprint, encoded, options, learn_from, seed, report, mould, start
+                blueprint, encoded, options, learn_from, seed, report, mould, start, backend
             )
         draws = fitting.natural_effects(blueprint, encoded, result.draws, learn_from)
         name = type(options).__name__.lower()
         record = {
             "method": name,
+            "backend": backend,
             "seed": seed,
             "learn_from": learn_from,
             "settled": settled,
@@ -143,6 +150,25 @@ class TrustModel:
         seen = _seen(encoded) if settled else frozenset()
         kept = {"svi": result.backend} if name == "svi" else {"mcmc": result.backend}
         return Trust(self, blueprint, draws, result.stats, table, record, seen, learned=weakref.ref(evidence), **kept)
+
+    def program(self, evidence: Evidence, backend: str = "numpyro", learn_from: str | None = None) -> Program:
+        """The program that `fit` fits on an evidence, as a numpyro or pyro model to run or draw: its parameters, and
+        one observed site for the questions, truths and origins summed out.
+
+        It is a function without arguments for ``MCMC``, ``SVI``, ``Predictive`` (with ``observed=False`` what is
+        observed is drawn) and ``log_likelihood`` (by question); ``samples(trust)`` are the draws of a trust in it.
+
+        Args:
+            evidence: claims, and settled facts if there are any.
+            backend: "numpyro" or "pyro".
+            learn_from: "settled" or "all", see `fit`.
+
+        Raises:
+            ModelError: the evidence does not fit the model, or the backend is not there.
+        """
+        from nousppl.programs import make
+
+        return make(self, evidence, backend, learn_from)
 
     def default_trust(self, seed: int = 0, draws: int = 200) -> Trust:
         """A trust without a fit: draws of the priors. Every source is new to it."""
@@ -200,6 +226,13 @@ def options_of(method: str | SVI | NUTS) -> SVI | NUTS:
     if method not in ("svi", "nuts"):
         raise InferenceError(f"method={method!r}: allowed are 'svi', 'nuts', nousppl.SVI(...) and nousppl.NUTS(...)")
     return SVI() if method == "svi" else NUTS()
+
+
+def learned_from(evidence: Evidence, given: str | None) -> str:
+    """What is learned from: as given, else settled facts where there are enough of them."""
+    if given is not None:
+        return given
+    return "settled" if len(evidence.coded.settled_truths) >= ENOUGH else "all"
 
 
 def _seen(encoded: Encoded) -> frozenset[tuple[Any, Any]]:

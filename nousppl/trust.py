@@ -60,7 +60,7 @@ class Trust:
         record: how the fit was made: method, seed, learn_from, settled facts, claims, whether it converged, advice.
         seen: (entity, attribute) of the questions whose settled truth was learned from.
         svi: the variational state of an SVI fit, else None.
-        mcmc: ``numpyro.infer.MCMC`` of a NUTS fit, else None.
+        mcmc: ``numpyro.infer.MCMC`` of a NUTS fit (of one on pyro a list of ``pyro.infer.MCMC``), else None.
         learned: a weak reference to the evidence of the fit, see `evidence`; None where there is none.
     """
 
@@ -168,7 +168,14 @@ class Trust:
         """Site -> (draws, ...) with all chains end to end."""
         return {n: v.reshape(-1, *v.shape[2:]) for n, v in self.posterior_draws.items()}
 
-    def update(self, evidence: Evidence, method: str | SVI = "svi", seed: int = 0, progress: Any = False) -> Trust:
+    def update(
+        self,
+        evidence: Evidence,
+        method: str | SVI = "svi",
+        seed: int = 0,
+        progress: Any = False,
+        backend: str = "numpyro",
+    ) -> Trust:
         """Go on with this fit on an evidence with new claims or new settled facts, from where it ended.
 
         Args:
@@ -176,6 +183,7 @@ class Trust:
             method: "svi" or ``nousppl.SVI`` with options.
             seed: of everything random in the fit.
             progress: see `TrustModel.fit`.
+            backend: see `TrustModel.fit`; it need not be the one that this trust was fitted on.
 
         Raises:
             InferenceError: another method; NUTS has nothing to go on from.
@@ -185,7 +193,7 @@ class Trust:
             raise InferenceError("update goes on by SVI; fit again for draws by NUTS")
         learned = str(self.record["learn_from"])
         learn_from = None if learned == "nothing" else learned
-        return self.model._fit(evidence, options, seed, learn_from, progress, previous=self)
+        return self.model._fit(evidence, options, seed, learn_from, progress, previous=self, backend=backend)
 
     @property
     def sources(self) -> pd.DataFrame:

@@ -71,6 +71,38 @@ def random_case(
     return nous.Evidence(frame, settled=settled), _model(rng, seed, values if on["closed"] else size_open, on)
 
 
+def features_of(evidence: nous.Evidence, model: nous.TrustModel) -> dict[str, bool]:
+    """Which features of the model and of the evidence are on."""
+    origin, errors, coded = model.origin, model.errors, evidence.coded
+    closed = isinstance(model.answers["x"], list)
+    return {
+        "origin": origin is not None,
+        "no strong weights": origin is not None and origin.strong is None,
+        "two features": origin is not None and len(origin.features) == 2,
+        "lag": origin is not None and origin.lag,
+        "text": origin is not None and origin.text is not None,
+        "unknown order": origin is not None and origin.order == "unknown",
+        "popularity": errors.shared,
+        "errors shared by claim": errors.shared_formula is not None,
+        "difficulty": bool(errors.difficulty),
+        "easy or hard": errors.mixture,
+        "bias by class": errors.bias == "class",
+        "bias by source": errors.bias == "source",
+        "confusion": errors.bias != "none" and len(model.answers["x"]) > 2,
+        "trap": errors.trap,
+        "correlation": errors.correlation,
+        "closed": closed,
+        "base rates": model.base_rates == "learned" and closed,
+        "soft": "weight" in evidence.claims and bool((evidence.claims["weight"] < 1).any()),
+        "notes": bool(coded.claim_derived.any()),
+        "ceiling": bool(np.isfinite(coded.claim_ceiling).any()),
+        "rejected": bool(coded.settled_rejected.any()),
+        "undated": bool(np.isnan(coded.claim_time).any()),
+        "affinity": origin is not None and origin.affinity is not None,
+        "lineage": bool((coded.claim_origin >= 0).any()),
+    }
+
+
 def _model(rng: np.random.Generator, seed: int, answers: list[str] | int, on: dict[str, bool]) -> nous.TrustModel:
     origin = None
     if on["origin"]:

@@ -14,6 +14,7 @@ from nousppl import fitting
 from nousppl.blueprint import draw_up
 from nousppl.datasets import world
 from nousppl.inference import packed, svi
+from nousppl.inference.backend import JAX
 from nousppl.simulate import World
 
 FORMULA = "1 + (1|kind) + (1|source)"
@@ -41,7 +42,7 @@ class Parts:
     def gradients(self, problems: list[Any], weight: float = 1.0) -> list[np.ndarray]:
         """One for each problem, its questions weighted by this times what the fit gives them."""
         layout, shared, stacked = fitting.batched(self.blueprint, self.encoded, problems)
-        gradient = jax.jit(jax.grad(packed.log_density(self.blueprint.plan, layout, self.pack)))
+        gradient = jax.jit(jax.grad(packed.log_density(JAX, self.blueprint.plan, layout, self.pack)))
         stacked = stacked | {"question_weight": stacked["question_weight"] * weight}
         data = [{n: jnp.asarray(v) for n, v in shared.items()} for _ in problems]
         for i, arrays in enumerate(data):

@@ -55,7 +55,7 @@ def test_the_packed_density_is_that_of_the_program(evidence: nous.Evidence, smal
     data = {name: jnp.asarray(value) for name, value in shared.items()}
     data |= {name: jnp.asarray(value[0]) for name, value in stacked.items()}
     pack = packed.packing(blueprint.plan, 20)
-    density = packed.log_density(blueprint.plan, layout, pack)
+    density = packed.log_density(JAX, blueprint.plan, layout, pack)
     plain = partial(program, JAX, blueprint.plan, layout)
     for seed in range(3):
         vector = jnp.asarray(np.random.default_rng(seed).normal(0, 0.5, pack.size))
@@ -126,7 +126,7 @@ def test_batches_weigh_every_question_once(model: nous.TrustModel, evidence: nou
     def densities(parts: list[Any]) -> list[float]:
         problems = [fitting.compile_problem(encoded, part, 0) for part in parts]
         layout, shared, stacked = fitting.batched(blueprint, encoded, problems)
-        density = packed.log_density(blueprint.plan, layout, pack)
+        density = packed.log_density(JAX, blueprint.plan, layout, pack)
         batches = [shared | {name: value[i] for name, value in stacked.items()} for i in range(len(problems))]
         return [float(density(vector, {n: jnp.asarray(v) for n, v in batch.items()})) for batch in batches]
 

@@ -22,7 +22,7 @@ LAYERS = {
     "inference": "inference.*",
     "fit": "asking densify fitting importance kin summaries updating",
     "belief": "belief beliefs beliefs_arviz beliefs_files display echoes held_out plotting",
-    "trust": "arviz_groups generate learned model saving trust",
+    "trust": "arviz_groups generate learned model programs saving trust",
     "use": "ballots baselines comparison config datasets diagnostics in_order peers power_scaling report validation",
     "command line": "cli console demo",
     "names": "__init__",

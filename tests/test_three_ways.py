@@ -15,7 +15,7 @@ import pandas as pd
 import pytest
 import witness
 from numpy.typing import NDArray
-from random_evidence import FEATURES, random_case
+from random_evidence import FEATURES, features_of, random_case
 
 import nousppl as nous
 from nousppl.asking import ready
@@ -133,35 +133,10 @@ def test_marginal_is_brute_force_in_single_precision(group: int) -> None:
 
 
 def test_the_random_problems_have_every_feature_on_and_off() -> None:
-    evidences, models = zip(*(random_case(group, questions=EACH) for group in MODELS), strict=True)
-    assert sum(len(evidence.questions) for evidence in evidences) >= 300
-    on = {
-        "origin": [m.origin is not None for m in models],
-        "no strong weights": [m.origin is not None and m.origin.strong is None for m in models],
-        "two features": [m.origin is not None and len(m.origin.features) == 2 for m in models],
-        "lag": [m.origin is not None and m.origin.lag for m in models],
-        "text": [m.origin is not None and m.origin.text is not None for m in models],
-        "unknown order": [m.origin is not None and m.origin.order == "unknown" for m in models],
-        "popularity": [m.errors.shared for m in models],
-        "errors shared by claim": [m.errors.shared_formula is not None for m in models],
-        "difficulty": [m.errors.difficulty for m in models],
-        "easy or hard": [m.errors.mixture for m in models],
-        "bias by class": [m.errors.bias == "class" for m in models],
-        "bias by source": [m.errors.bias == "source" for m in models],
-        "confusion": [m.errors.bias != "none" and len(m.answers["x"]) > 2 for m in models],
-        "trap": [m.errors.trap for m in models],
-        "correlation": [m.errors.correlation for m in models],
-        "closed": [isinstance(m.answers["x"], list) for m in models],
-        "base rates": [m.base_rates == "learned" and isinstance(m.answers["x"], list) for m in models],
-        "soft": ["weight" in e.claims and bool((e.claims["weight"] < 1).any()) for e in evidences],
-        "notes": [bool(e.coded.claim_derived.any()) for e in evidences],
-        "ceiling": [bool(np.isfinite(e.coded.claim_ceiling).any()) for e in evidences],
-        "rejected": [bool(e.coded.settled_rejected.any()) for e in evidences],
-        "undated": [bool(np.isnan(e.coded.claim_time).any()) for e in evidences],
-        "affinity": [m.origin is not None and m.origin.affinity is not None for m in models],
-        "lineage": [bool((e.coded.claim_origin >= 0).any()) for e in evidences],
-    }
-    assert {name: any(flags) and not all(flags) for name, flags in on.items()} == dict.fromkeys(on, True)
+    cases = [random_case(group, questions=EACH) for group in MODELS]
+    assert sum(len(evidence.questions) for evidence, _ in cases) >= 300
+    flags = pd.DataFrame([features_of(*one) for one in cases])
+    assert flags.columns[flags.all() | ~flags.any()].to_list() == []
 
 
 @pytest.mark.parametrize(

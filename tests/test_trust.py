@@ -213,7 +213,7 @@ def test_the_packed_density_is_that_of_the_program(name: str) -> None:
     with jax.enable_x64(True):
         data = {n: jnp.asarray(v) for n, v in shared.items()} | {n: jnp.asarray(v[0]) for n, v in stacked.items()}
         plain = partial(program, JAX, blueprint.plan, layout)
-        density = jax.jit(packed.log_density(blueprint.plan, layout, pack))
+        density = jax.jit(packed.log_density(JAX, blueprint.plan, layout, pack))
         energy = jax.jit(lambda vector, data: potential_energy(plain, (data,), {}, pack.unpack(vector)))
         found, expected = [], []
         for seed in range(5):

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 import nousppl as nous
 from nousppl import fitting
 from nousppl.blueprint import draw_up
+from nousppl.inference.backend import JAX
 from nousppl.inference.packed import log_density, packing
 
 SITES = 35
@@ -94,7 +95,7 @@ def density(evidence: nous.Evidence, model: nous.TrustModel) -> tuple[Callable[.
     layout, shared, stacked = fitting.batched(blueprint, encoded, [problem])
     data = shared | {name: value[0] for name, value in stacked.items()}
     pack = packing(blueprint.plan, 20)
-    function = jax.jit(jax.value_and_grad(log_density(blueprint.plan, layout, pack)))
+    function = jax.jit(jax.value_and_grad(log_density(JAX, blueprint.plan, layout, pack)))
     point = np.random.default_rng(0).normal(0, 0.3, pack.size)
     return function, point, data
 
