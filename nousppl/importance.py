@@ -33,12 +33,13 @@ def log_ratios(
     import jax.numpy as jnp
 
     from nousppl.inference import guide, packed
+    from nousppl.inference.backend import JAX
 
     pack = packed.packing(blueprint.plan, state.factor.shape[0])
     questions = split(learned_questions(encoded, learn_from), encoded, SVI.batch_claims, seed)
     problems = [compile_problem(encoded, part, seed) for part in questions]
     layout, shared, stacked = batched(blueprint, encoded, problems)
-    density = packed.log_density(blueprint.plan, layout, pack)
+    density = packed.log_density(JAX, blueprint.plan, layout, pack)
     # Another stream than that of the draws that the trust keeps.
     vectors = guide.draw(state, seed + 1, count)
     run = jax.jit(lambda v, data: jax.lax.map(lambda one: density(one, data), v))
