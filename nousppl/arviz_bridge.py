@@ -106,13 +106,12 @@ def energy_fraction(energy: NDArray[np.float64]) -> NDArray[np.float64]:
 def pareto_k(log_ratios: NDArray[np.float64]) -> float:
     """Shape of the tail of importance ratios (Vehtari et al. 2024, "Pareto smoothed importance sampling") of
     independent draws, from their logs."""
+    import arviz
+
     if first_line():
-        import arviz
-
         return float(arviz.psislw(log_ratios)[1])
-    from arviz_stats.base.array import array_stats
-
-    return float(array_stats.psislw(log_ratios)[1])
+    # The line 1.x takes minus the logs, as the likelihood is given to leave-one-out.
+    return float(xr.DataArray(-log_ratios, dims="draw").azstats.psislw(dim="draw")[1])
 
 
 def power_sensitivity(

@@ -15,7 +15,7 @@ import pytest
 from scipy.stats import multivariate_normal
 
 import nousppl as nous
-from nousppl import checks, diagnostics, importance
+from nousppl import arviz_bridge, checks, diagnostics, importance
 from nousppl.checks import Finding
 from nousppl.diagnostics import check
 from nousppl.fitting import learned_questions
@@ -270,6 +270,14 @@ def test_the_density_of_the_guide_is_that_of_its_draws() -> None:
     vectors = guide.draw(state, 0, 50)
     expected = multivariate_normal(state.mean, lower @ lower.T).logpdf(vectors)
     np.testing.assert_allclose(guide.log_density(state, vectors), expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize("k", [0.3, 0.9])
+def test_the_shape_of_a_known_tail_is_found(k: float) -> None:
+    """U ** -k has a Pareto tail of shape k; its inverse has none."""
+    logs = k * np.random.default_rng(1).exponential(size=20_000)
+    assert arviz_bridge.pareto_k(logs) == pytest.approx(k, abs=0.2)
+    assert arviz_bridge.pareto_k(-logs) < 0
 
 
 def test_batches_give_the_ratios_of_the_whole(
