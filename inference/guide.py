@@ -61,6 +61,25 @@ def moments(plan: Plan, pack: Packing, known: dict[str, tuple[NDArray[np.float64
     )
 
 
+def with_echoes(state: State, pack: Packing, repeats: NDArray[np.float64]) -> State:
+    """The state in which pairs of sources that mostly seem to repeat each other start with such a weight.
+
+    From the weight of strangers it is a long way that a fit does not find where those who copy are the majority.
+
+    Args:
+        state: to start from.
+        pack: of a model with affinities.
+        repeats: (pairs,) crude share of the claims of each pair that are repetitions.
+    """
+    slots = {slot.name: slot for slot in pack.slots}
+    raw, mean = slots["origin_affinity_raw"], np.array(state.mean, np.float64)
+    strangers, spread = (mean[slots[name].start] for name in ("origin_log_strangers", "origin_affinity_sigma"))
+    chance = np.clip(repeats, 0.5, 0.999)
+    weight = (np.log(chance / (1.0 - chance)) - strangers) / np.exp(spread)
+    mean[raw.start : raw.start + raw.size] = np.where(repeats > 0.5, weight, 0.0)
+    return state._replace(mean=jnp.asarray(mean, float))
+
+
 def _start(family: str, parameters: dict[str, float]) -> float:
     if family == "HalfNormal":
         return float(np.log(0.6 * parameters["scale"]))

@@ -27,7 +27,7 @@ from numpyro.distributions import biject_to
 
 from nousppl.errors import InferenceError
 from nousppl.inference.backend import JAX, distribution
-from nousppl.inference.guide import State, draw, entropy, initial, transform
+from nousppl.inference.guide import State, draw, entropy, initial, transform, with_echoes
 from nousppl.inference.options import SVI
 from nousppl.inference.packed import Packing, log_density, packing
 from nousppl.inference.result import Fit
@@ -86,6 +86,7 @@ def fit(
     progress: Progress | None,
     start: Start | None = None,
     backend: str = "numpyro",
+    repeats: NDArray[np.float64] | None = None,
 ) -> Fit:
     """Fit by SVI.
 
@@ -99,6 +100,7 @@ def fit(
         progress: told the loss after each block.
         start: where to go on from; None starts at the priors' medians, with steps that only move the means.
         backend: "numpyro" or "pyro", on which the steps are taken.
+        repeats: see `nousppl.inference.guide.with_echoes`; None to start all pairs as strangers.
 
     Raises:
         InferenceError: the loss is not finite from the start, or soon after.
@@ -106,6 +108,8 @@ def fit(
     pack = packing(plan, options.full_size)
     blocks = make_blocks(backend)(plan, layout, pack, batches, options, start.still if start else ())
     state = start.state if start else initial(plan, pack)
+    if repeats is not None and not start:
+        state = with_echoes(state, pack, repeats)
     blocks.restart(state)
     generator = np.random.default_rng(seed)
     lowered = start.lowered if start else 0

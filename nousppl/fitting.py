@@ -18,7 +18,7 @@ from nousppl.models.program import PARTS
 from nousppl.padding import Mould, pad, pad_last, rounded
 from nousppl.ragged import ranges
 from nousppl.text import grid_of
-from nousppl.votes import share_votes
+from nousppl.votes import excess, share_votes
 
 FROM_ALL = frozenset(
     {
@@ -206,8 +206,9 @@ def _fit_on(
     blueprint = with_text_grid(blueprint, problems)
     settled = int((encoded.settled_cell[questions] >= 0).sum())
     from_vote = settled < len(questions)
-    if from_vote:
-        problems = share_votes(problems, encoded)
+    close = excess(problems, encoded) if from_vote else None
+    if close is not None:
+        problems = share_votes(problems, encoded, close)
     layout, shared, stacked = batched(blueprint, encoded, problems, mould)
     shared |= centred or {}
     if isinstance(method, NUTS):
@@ -217,7 +218,7 @@ def _fit_on(
     from nousppl.inference import svi
 
     batches = (shared, stacked)
-    result = svi.fit(blueprint.plan, layout, batches, method, seed, from_vote, progress, start, backend)
+    result = svi.fit(blueprint.plan, layout, batches, method, seed, from_vote, progress, start, backend, close)
     return blueprint, result, settled
 
 

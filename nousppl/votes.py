@@ -17,14 +17,17 @@ WEAK = 5.0
 """Questions that weigh as much as the agreement of the average pair, where the agreement of a pair is judged."""
 
 
-def excess(problems: Sequence[Problem], pairs: int) -> Floats:
+def excess(problems: Sequence[Problem], encoded: Encoded) -> Floats | None:
     """(pairs,) agreement of each listed pair of sources beyond that of the average pair, as a share of what is left:
     0 for the average pair, near 1 for two that always agree.
 
     Args:
         problems: the compiled questions of a fit.
-        pairs: number of pairs of sources with a weight of their own.
+        encoded: the evidence; None is returned where no pair of its sources has a weight of its own.
     """
+    if encoded.affinity is None or not len(encoded.affinity):
+        return None
+    pairs = len(encoded.affinity)
     same, apart = np.zeros(pairs), np.zeros(pairs)
     for problem in problems:
         data = problem.data
@@ -37,16 +40,18 @@ def excess(problems: Sequence[Problem], pairs: int) -> Floats:
     return np.maximum(same - usual * met, 0.0) / ((1.0 - usual) * met + WEAK)
 
 
-def share_votes(problems: Sequence[Problem], encoded: Encoded) -> list[Problem]:
+def share_votes(problems: Sequence[Problem], encoded: Encoded, close: Floats) -> list[Problem]:
     """The problems with votes in which sources that agree too often to have looked for themselves count for one.
 
     A majority of copies would else be the truth that a fit starts from, and it would stay there: that some sources are
     always right explains their agreement as well as that they copy. Only the start is concerned; how far they copy is
     learned.
+
+    Args:
+        problems: the compiled questions of a fit.
+        encoded: the evidence.
+        close: see `excess`.
     """
-    if encoded.affinity is None or not len(encoded.affinity):
-        return list(problems)
-    close = excess(problems, len(encoded.affinity))
     return [_shared(problem, encoded, close) for problem in problems]
 
 

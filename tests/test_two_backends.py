@@ -69,8 +69,8 @@ class Case:
 
 
 def marginals(xp: Any, layout: Layout, data: dict[str, Any], theta: dict[str, Any]) -> tuple[Any, Any]:
-    by_cell = one_of.likelihood(xp, layout, data, theta).by_cell
-    return by_cell, program.truth_logs(xp, layout, data, theta, by_cell)
+    by_cell, originality = one_of.likelihood(xp, layout, data, theta)
+    return by_cell, program.truth_logs(xp, layout, data, theta, by_cell, originality)
 
 
 def on_jax(case: Case) -> list[NDArray[np.float64]]:

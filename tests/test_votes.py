@@ -50,7 +50,8 @@ def test_copies_agree_beyond_the_usual_and_others_do_not() -> None:
     encoded, problem = compiled(crowd()[0])
     affinity = encoded.affinity
     assert affinity is not None
-    close = votes.excess([problem], len(affinity))
+    close = votes.excess([problem], encoded)
+    assert close is not None
     labels = np.array(affinity.labels)
     guess = [
         labels[k].startswith("guess") & labels[j].startswith("guess")
@@ -63,19 +64,20 @@ def test_copies_agree_beyond_the_usual_and_others_do_not() -> None:
 def test_copies_share_one_vote() -> None:
     evidence, facts = crowd()
     encoded, problem = compiled(evidence)
-    (shared,) = votes.share_votes([problem], encoded)
+    close = votes.excess([problem], encoded)
+    assert close is not None
+    (shared,) = votes.share_votes([problem], encoded, close)
     assert right(problem.data["cell_vote"], facts) < 0.65
     assert right(shared.data["cell_vote"], facts) > 0.85
     sums = np.bincount(problem.data["cell_question"], shared.data["cell_vote"])
     np.testing.assert_allclose(sums, 1.0)
 
 
-def test_without_pairs_votes_stay_as_they_are() -> None:
+def test_without_pairs_nothing_is_shared() -> None:
     evidence, _ = crowd()
     encoded = draw_up(nous.TrustModel(origin=None, errors=ERRORS, answers=ANSWERS), evidence).encode(evidence)
     problem = compile_problem(encoded, np.arange(QUESTIONS))
-    (same,) = votes.share_votes([problem], encoded)
-    assert same is problem
+    assert votes.excess([problem], encoded) is None
 
 
 def accuracy(evidence: nous.Evidence, facts: pd.DataFrame) -> float:
@@ -90,7 +92,7 @@ def test_a_majority_of_copies_is_seen_through(monkeypatch: pytest.MonkeyPatch) -
     """Started from plain votes the fit stays with the copies, which seem always right."""
     evidence, facts = crowd()
     assert accuracy(evidence, facts) > 0.85
-    monkeypatch.setattr(fitting, "share_votes", lambda problems, encoded: problems)
+    monkeypatch.setattr(fitting, "excess", lambda problems, encoded: None)
     assert accuracy(evidence, facts) < 0.7
 
 
