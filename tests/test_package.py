@@ -194,4 +194,4 @@ def test_first_code_block_of_the_readme_is_two_complete_commands() -> None:
     assert block is not None
     use, test = block[1].splitlines()
     assert use.startswith("python3 -m venv") and use.endswith("nousppl demo")
-    assert test.startswith("python3 -m venv") and test.endswith("pytest -q -n 2") and '".[test]"' in test
+    assert test.startswith("python3 -m venv") and test.endswith("pytest -q -n 2") and '".[test,pyro]"' in test
