@@ -12,6 +12,7 @@ import nousppl as nous
 from nousppl.asking import parameter_draws, ready
 from nousppl.compile import compile_problem
 from nousppl.inference.exact import posterior_cells
+from nousppl.trust import ASKED_DRAWS
 
 Floats = NDArray[np.float64]
 
@@ -110,7 +111,7 @@ def discredit(strong: str, source: str, channel: str, first: bool, ceiling: bool
         table = claims(*((bad, honest, liar) if first else (honest, liar, bad)))
         if ceiling:
             table["ceiling"] = np.where(table["rel"] < 0, CEILING, 1.0)
-        names, logs = cell_logs(trust, table, 50)
+        names, logs = cell_logs(trust, table, ASKED_DRAWS)
         least = min(least, float(np.exp(logs[:, names.index("true")]).mean()))
     return least
 
