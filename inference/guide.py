@@ -19,6 +19,10 @@ of
 the optimiser: their steps are this much smaller, so that together they do not drown the row's scale."""
 
 
+SURE = 0.9
+"""Share of repetitions from which a pair of sources starts as one that repeats."""
+
+
 class State(NamedTuple):
     """Variational parameters."""
 
@@ -62,7 +66,7 @@ def moments(plan: Plan, pack: Packing, known: dict[str, tuple[NDArray[np.float64
 
 
 def with_echoes(state: State, pack: Packing, repeats: NDArray[np.float64]) -> State:
-    """The state in which pairs of sources that mostly seem to repeat each other start with such a weight.
+    """The state in which pairs of sources that nearly always seem to repeat each other start with such a weight.
 
     From the weight of strangers it is a long way that a fit does not find where those who copy are the majority.
 
@@ -74,9 +78,9 @@ def with_echoes(state: State, pack: Packing, repeats: NDArray[np.float64]) -> St
     slots = {slot.name: slot for slot in pack.slots}
     raw, mean = slots["origin_affinity_raw"], np.array(state.mean, np.float64)
     strangers, spread = (mean[slots[name].start] for name in ("origin_log_strangers", "origin_affinity_sigma"))
-    chance = np.clip(repeats, 0.5, 0.999)
+    chance = np.clip(repeats, SURE, 0.999)
     weight = (np.log(chance / (1.0 - chance)) - strangers) / np.exp(spread)
-    mean[raw.start : raw.start + raw.size] = np.where(repeats > 0.5, weight, 0.0)
+    mean[raw.start : raw.start + raw.size] = np.where(repeats > SURE, weight, 0.0)
     return state._replace(mean=jnp.asarray(mean, float))
 
 
