@@ -13,7 +13,7 @@ from nousppl.encode import Encoded
 
 Floats = NDArray[np.float64]
 
-WEAK = 5.0
+WEAK = 2.0
 """Questions that weigh as much as the agreement of the average pair, where the agreement of a pair is judged."""
 
 
