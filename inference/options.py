@@ -51,7 +51,7 @@ class SVI:
 
     Attributes:
         guide: "structured" (full covariance over top-level parameters and group effects up to ``full_size``,
-            mean-field for the rest), or an autoguide class of ``numpyro.infer.autoguide``.
+            mean-field for the rest), or "mean_field" (all parameters independent; ``full_size`` then becomes 0).
         optim: an optax gradient transformation, on numpyro only; default Adam.
         steps: most steps that are taken; the fit stops earlier when the loss has settled.
         learning_rate: step size of the default optimiser at the start; it is lowered when the loss stops falling.
@@ -63,7 +63,7 @@ class SVI:
         batch_claims: above this many claims a step sees a batch of the questions, below it all of them.
     """
 
-    guide: Any = "structured"
+    guide: str = "structured"
     optim: Any = None
     steps: int = 4000
     learning_rate: float = 0.05
@@ -78,6 +78,10 @@ class SVI:
             raise InferenceError("SVI: steps, draws and samples must be at least 1")
         if not self.learning_rate > 0:
             raise InferenceError(f"SVI(learning_rate={self.learning_rate}): must be above 0")
+        if self.guide not in ("structured", "mean_field"):
+            raise InferenceError(f"SVI(guide={self.guide!r}): allowed are 'structured' and 'mean_field'")
+        if self.guide == "mean_field":
+            object.__setattr__(self, "full_size", 0)
 
 
 @dataclass(frozen=True)

@@ -218,3 +218,10 @@ def test_nuts_and_svi_agree(model: nous.TrustModel, evidence: nous.Evidence, tru
     for name in ("reliability_Intercept", "reliability_1|kind"):
         one, two = chains.asked(400)[name], guide.asked()[name]
         assert np.abs(one.mean(0) - two.mean(0)).max() < 0.5 * one.std(0).max()
+
+
+def test_a_mean_field_guide_has_no_covariance() -> None:
+    assert nous.SVI(guide="mean_field") == nous.SVI(guide="mean_field", full_size=0)
+    assert nous.SVI(guide="mean_field").full_size == 0 < nous.SVI().full_size
+    with pytest.raises(nous.InferenceError, match=r"SVI\(guide='normal'\): allowed are 'structured' and 'mean_field'"):
+        nous.SVI(guide="normal")
