@@ -183,7 +183,8 @@ def truth_logs(
     joint = by_cell + base
     law = joint
     if "correlation" in theta:
-        power = 1.0 / (1.0 + theta["correlation"] * (originals(xp, layout, data, originality) - 1.0))
+        # By question: cells that only pad a batch are infinite, and their gradient would reach the correlation as NaN.
+        power = xp.take(1.0 / (1.0 + theta["correlation"] * (originals(xp, layout, data, originality) - 1.0)), question)
         law = power * (joint - data["cell_log_count"]) + data["cell_log_count"]
     law = law - total(law)
     if "trap" in theta:
@@ -192,10 +193,9 @@ def truth_logs(
 
 
 def originals(xp: Namespace, layout: Layout, data: dict[str, Array], originality: Array) -> Array:
-    """(cells,) expected number of claims on the cell's question that are not repetitions, at least 1; the mean over its
-    orders."""
-    total = xp.take(xp.sum_by(originality, data["slot_question"], layout.questions), data["cell_question"])
-    return xp.maximum(total * xp.exp(-data["cell_log_orders"]), xp.array(1.0))
+    """(questions,) expected number of claims that are not repetitions, at least 1; the mean over the orders."""
+    total = xp.sum_by(originality * data["slot_part"], data["slot_question"], layout.questions)
+    return xp.maximum(total, xp.array(1.0))
 
 
 def look_log_prior(xp: Namespace, layout: Layout, data: dict[str, Array], theta: dict[str, Array]) -> Array:

@@ -116,6 +116,7 @@ def _slots(data: dict[str, Any], encoded: Encoded, slots: Slots, questions: Ints
     data["slot_instance"] = slots.instance
     if encoded.errors.correlation:
         data["slot_question"] = slots.question[slots.instance]
+        data["slot_part"] = 1.0 / slots.orders[data["slot_question"]]
     data["slot_looks"] = np.where(coded.claim_derived[of_slot], 0.0, 1.0)
     data["slot_size"] = size[slots.instance]
     data["row_open"] = ~encoded.cells.closed[question][slots.instance][slots.row_slot]

@@ -147,8 +147,8 @@ for text in texts.values():
         names = [a.name for a in node.names] if isinstance(node, ast.Import) else []
         names += [node.module] if isinstance(node, ast.ImportFrom) else []
         for name in names:
-            # Extras, and a package that only arviz 1.x brings.
-            if not name.startswith(("nousppl", "pyro", "torch", "crowdkit", "arviz_stats")):
+            # Extras may be missing, and a package that only arviz 1.x brings.
+            if not name.startswith("nousppl") and importlib.util.find_spec(name.partition(".")[0]) is not None:
                 importlib.import_module(name)
 before = shared_state()
 torch = importlib.util.find_spec("torch") is not None
