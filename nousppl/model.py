@@ -120,9 +120,8 @@ class TrustModel:
         from nousppl.trust import Trust
 
         check_backend(backend)
-
         settled_questions = evidence.coded.settled_truths
-        learn_from = learned_from(evidence, learn_from)
+        learn_from = resolve_learn_from(evidence, learn_from)
         blueprint = draw_up(self, evidence, None if learn_from == "all" else settled_questions)
         encoded = blueprint.encode(evidence)
         start = None
@@ -228,7 +227,7 @@ def options_of(method: str | SVI | NUTS) -> SVI | NUTS:
     return SVI() if method == "svi" else NUTS()
 
 
-def learned_from(evidence: Evidence, given: str | None) -> str:
+def resolve_learn_from(evidence: Evidence, given: str | None) -> str:
     """What is learned from: as given, else settled facts where there are enough of them."""
     if given is not None:
         return given

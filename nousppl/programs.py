@@ -18,7 +18,7 @@ from nousppl.encode import Encoded
 from nousppl.errors import ModelError
 from nousppl.evidence import Evidence
 from nousppl.inference.options import check_backend
-from nousppl.model import TrustModel, learned_from
+from nousppl.model import TrustModel, resolve_learn_from
 from nousppl.models.layout import Layout
 from nousppl.models.program import program
 from nousppl.simulate import simulate_question
@@ -152,7 +152,7 @@ class Simulator:
 def make(model: TrustModel, evidence: Evidence, backend: str, learn_from: str | None) -> Program:
     """See ``nousppl.TrustModel.program``."""
     check_backend(backend)
-    learn_from = learned_from(evidence, learn_from)
+    learn_from = resolve_learn_from(evidence, learn_from)
     blueprint = draw_up(model, evidence, None if learn_from == "all" else evidence.coded.settled_truths)
     encoded = blueprint.encode(evidence)
     questions = fitting.learned_questions(encoded, learn_from)

@@ -74,6 +74,22 @@ def test_copies_share_one_vote() -> None:
     np.testing.assert_allclose(sums, 1.0)
 
 
+def test_a_fit_starts_from_the_shared_votes(monkeypatch: pytest.MonkeyPatch) -> None:
+    evidence, facts = crowd()
+    compiled_for_the_fit: list[Problem] = []
+
+    def stop(blueprint: object, encoded: Encoded, problems: list[Problem], mould: object = None) -> None:
+        compiled_for_the_fit.extend(problems)
+        raise RuntimeError("compiled")
+
+    monkeypatch.setattr(fitting, "batched", stop)
+    model = nous.TrustModel("1 + (1|source)", "1", PAIRS, ERRORS, answers=ANSWERS)
+    with pytest.raises(RuntimeError, match="compiled"):
+        model.fit(evidence, learn_from="all")
+    (problem,) = compiled_for_the_fit
+    assert right(problem.data["cell_vote"], facts) > 0.85
+
+
 def test_without_pairs_nothing_is_shared() -> None:
     evidence, _ = crowd()
     encoded = draw_up(nous.TrustModel(origin=None, errors=ERRORS, answers=ANSWERS), evidence).encode(evidence)
