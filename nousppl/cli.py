@@ -33,6 +33,13 @@ class Method(StrEnum):
     NUTS = "nuts"
 
 
+class Backend(StrEnum):
+    """What a trust is fitted on."""
+
+    NUMPYRO = "numpyro"
+    PYRO = "pyro"
+
+
 class LearnFrom(StrEnum):
     """Which questions a trust is learned from."""
 
@@ -172,6 +179,9 @@ def fit(
         typer.Option("--learn-from", help="Settled questions, all, or a cut; default by their number."),
     ] = None,
     seed: Annotated[int | None, typer.Option("--seed", help="Seed of everything random; default 0.")] = None,
+    backend: Annotated[
+        Backend | None, typer.Option("--backend", help="What to fit on; default numpyro; pyro is an extra.")
+    ] = None,
     out: Annotated[Path, typer.Option("--out", help="Where the trust goes (netCDF).")] = Path("trust.nc"),
 ) -> None:
     """Learn how far each source can be trusted, and save that trust."""
@@ -182,8 +192,10 @@ def fit(
 
     out = _folder_exists(out)
     arguments, options = read_model(model) if model is not None else ({}, {})
-    given = {"method": method and method.value, "learn_from": learn_from and learn_from.value, "seed": seed}
-    options |= {name: value for name, value in given.items() if value is not None}
+    if method is not None and method.value == type(options.get("method")).__name__.lower():
+        method = None  # the options of the model file stay
+    given = {"method": method, "learn_from": learn_from, "seed": seed, "backend": backend}
+    options |= {name: getattr(value, "value", value) for name, value in given.items() if value is not None}
     evidence = Evidence.from_csv(claims, settled=settled, sources=sources)
     with progress() as report_step:
         trust = TrustModel(**arguments).fit(evidence, **options, progress=report_step)

@@ -19,9 +19,13 @@ Example::
     stance = ["T", "F"]
 
     [fit]
-    method = "svi"
+    method = "svi"            # or "nuts"
+    backend = "numpyro"       # or "pyro"
     learn_from = "settled"
     seed = 0
+
+    [fit.svi]                 # options of the method, as of nousppl.SVI; [fit.nuts] as of nousppl.NUTS
+    steps = 8000
 """
 
 from __future__ import annotations
@@ -29,18 +33,24 @@ from __future__ import annotations
 import os
 import tomllib
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import Field, fields
 from pathlib import Path
 from typing import Any
 
 from nousppl.errors import FileError, ModelError
+from nousppl.inference.options import NUTS, SVI
 from nousppl.models.specification import Errors, Origin
 
 TOP = {"reliability": (str,), "freshness": (str,), "base_rates": (str,)}
 """Keys at the top, and the kinds of value that they take."""
 TABLES = ("origin", "errors", "answers", "fit")
-FIT = {"method": (str,), "learn_from": (str,), "seed": (int,)}
-WORDS = {str: "text", int: "a whole number", bool: "true or false"}
+FIT = {"method": (str,), "learn_from": (str,), "seed": (int,), "backend": (str,)}
+METHODS: dict[str, type[SVI] | type[NUTS]] = {"svi": SVI, "nuts": NUTS}
+"""Tables of options within that of the fit."""
+NUMBER = (float, int)
+EITHER = {"popularity": (bool, str), "difficulty": (bool, str), "learning_rate": NUMBER, "tolerance": NUMBER}
+"""Arguments that take values of several kinds."""
+WORDS = {str: "text", int: "a whole number", float: "a number", bool: "true or false", dict: "a table"}
 
 
 def read_model(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -56,6 +66,7 @@ def read_model(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, 
     Raises:
         FileError: the file cannot be read or is no TOML.
         ModelError: a key is unknown, or a value is not of the kind that its key takes.
+        InferenceError: an option of the method is out of range.
     """
     document = _load(Path(path))
     _check_keys(document, (*TOP, *TABLES), f"{path}")
@@ -102,13 +113,19 @@ def _table(value: Any, place: str) -> Mapping[str, Any]:
 def _arguments(value: Any, owner: type, place: str) -> dict[str, Any]:
     """Arguments of a dataclass: its field names, each value of the kind of the default (None stands for text)."""
     table = _table(value, place)
-    defaults = {field.name: field.default for field in fields(owner)}
-    _check_keys(table, tuple(defaults), place)
-    either = {"popularity": (bool, str), "difficulty": (bool, str)}
-    return {
-        key: _kind(given, either.get(key, (str if defaults[key] is None else type(defaults[key]),)), f"{place} {key}")
-        for key, given in table.items()
-    }
+    # An optimiser is an object, which no file holds.
+    known = {field.name: _kinds(field) for field in fields(owner) if field.name != "optim"}
+    _check_keys(table, tuple(known), place)
+    return {key: _kind(given, known[key], f"{place} {key}") for key, given in table.items()}
+
+
+def _kinds(field: Field[Any]) -> tuple[type, ...]:
+    """Kinds of value that a field takes."""
+    if field.name in EITHER:
+        return EITHER[field.name]
+    if field.default_factory is dict:
+        return (dict,)
+    return (str if field.default is None else type(field.default),)
 
 
 def _origin(value: Any, place: str) -> Origin | None:
@@ -134,5 +151,13 @@ def _answers(value: Any, place: str) -> dict[str, int | list[Any]]:
 
 def _fit(value: Any, place: str) -> dict[str, Any]:
     table = _table(value, place)
-    _check_keys(table, tuple(FIT), place)
-    return {key: _kind(given, FIT[key], f"{place} {key}") for key, given in table.items()}
+    _check_keys(table, (*FIT, *METHODS), place)
+    out = {key: _kind(given, FIT[key], f"{place} {key}") for key, given in table.items() if key in FIT}
+    given = [name for name in METHODS if name in table]
+    name = out.get("method", *given[:1]) if given else None
+    if given and given != [name]:
+        raise ModelError(f"{place}: options of {' and '.join(given)}, and the method is {name!r}; allowed are its own")
+    if name is not None:
+        own = METHODS[name]
+        out["method"] = own(**_arguments(table[name], own, place.replace("[fit]", f"[fit.{name}]")))
+    return out

@@ -29,6 +29,7 @@ def prequential(
     seed: int = 0,
     learn_from: str | None = None,
     progress: bool = False,
+    backend: str = "numpyro",
 ) -> CrossValidation:
     """Answer every question as of just before it was settled, by a trust that is fitted anew from time to time.
 
@@ -49,6 +50,7 @@ def prequential(
         seed: of everything random in the fits.
         learn_from: "settled" or "all".
         progress: True writes a line a window to stderr.
+        backend: as in ``TrustModel.fit``.
 
     Returns:
         A :class:`CrossValidation` in the order of settling; its folds are the windows.
@@ -61,7 +63,7 @@ def prequential(
     counted = isinstance(every, int | np.integer) and not isinstance(every, bool)
     if counted and every < 1:
         raise EvidenceError(f"every={every}: at least 1 settled truth is needed")
-    contestant = Contestant(model, method, seed, learn_from)
+    contestant = Contestant(model, method, seed, learn_from, backend)
     begin = evidence.as_time(start)
     step = float(every) if counted else span(every, evidence.time_kind)
     asked, times, unasked = settled_from(evidence, begin, start)

@@ -16,7 +16,7 @@ from nousppl.errors import ModelError
 from nousppl.evidence import Evidence
 from nousppl.folds import assign, groups_of, settled_questions
 from nousppl.held_out import KEYS, CrossValidation, join, pick, result
-from nousppl.inference.options import NUTS, SVI
+from nousppl.inference.options import NUTS, SVI, check_backend
 from nousppl.model import TrustModel, options_of
 from nousppl.padding import Mould
 from nousppl.trust import Trust
@@ -31,13 +31,19 @@ class Contestant:
     """A model or a forecaster as cross-validation uses it: fit on an evidence, then ask about another."""
 
     def __init__(
-        self, model: TrustModel | Forecaster, method: str | SVI | NUTS, seed: int, learn_from: str | None
+        self,
+        model: TrustModel | Forecaster,
+        method: str | SVI | NUTS,
+        seed: int,
+        learn_from: str | None,
+        backend: str = "numpyro",
     ) -> None:
         if not isinstance(model, TrustModel) and not callable(model):
             raise ModelError(
                 f"model={model!r}: allowed are a TrustModel, or a function of (evidence, seed) that gives Beliefs"
             )
-        self.model, self.seed, self.learn_from = model, seed, learn_from
+        check_backend(backend)
+        self.model, self.seed, self.learn_from, self.backend = model, seed, learn_from, backend
         self.options = options_of(method)
         # Folds have about the same size: code that is compiled for one of them serves the others.
         self.fits, self.asks = Mould(), Mould()
@@ -46,7 +52,7 @@ class Contestant:
         """The trust of a model; None for a forecaster, which has to see the questions."""
         if not isinstance(self.model, TrustModel):
             return None
-        return self.model._fit(learned, self.options, self.seed, self.learn_from, mould=self.fits)
+        return self.model._fit(learned, self.options, self.seed, self.learn_from, mould=self.fits, backend=self.backend)
 
     def ask(self, trust: Trust | None, evidence: Evidence, wanted: pd.DataFrame) -> Beliefs:
         """Beliefs about the wanted questions of an evidence."""
@@ -80,6 +86,7 @@ def cross_validate(
     seed: int = 0,
     learn_from: str | None = None,
     progress: bool = False,
+    backend: str = "numpyro",
 ) -> CrossValidation:
     """Hold out the settled questions fold by fold: what is settled of them is hidden, the rest is learned from.
 
@@ -98,6 +105,7 @@ def cross_validate(
             group alone.
         learn_from: "settled" or "all"; by default as many truths as are left in a fold decide.
         progress: True writes a line a fold to stderr.
+        backend: as in ``TrustModel.fit``.
 
     Raises:
         EvidenceError: nothing can be held out, or ``by`` cannot be used.
@@ -105,7 +113,7 @@ def cross_validate(
         InferenceError: a fit cannot be made.
         QuestionError: a function gave no belief about a held-out question.
     """
-    contestant = Contestant(model, method, seed, learn_from)
+    contestant = Contestant(model, method, seed, learn_from, backend)
     asked, unasked = settled_questions(evidence)
     fold = assign(groups_of(evidence, asked, by), folds, seed)
     parts, rows = [], []

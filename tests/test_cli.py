@@ -10,7 +10,7 @@ import pytest
 import rich.status  # noqa: F401  (it draws from the global random numbers when it is first loaded)
 from typer.testing import CliRunner, Result
 
-from nousppl import cli, datasets
+from nousppl import cli, datasets, load
 from nousppl.beliefs import Beliefs
 
 MODEL = """
@@ -66,6 +66,16 @@ def test_fit_shows_sources_and_how_it_went(folder):
     assert "learned from 108 settled facts" in text
     assert "alumni letter" in text
     assert "reliability" in text
+
+
+def test_options_of_the_method_stand_in_the_model_file(folder, tmp_path):
+    model = tmp_path / "model.toml"
+    model.write_text(MODEL + "\n".join(["city = 50", "[fit.svi]", "steps = 100", "draws = 7"]))
+    data = (folder / "claims.csv", "--settled", folder / "learn.csv", "--sources", folder / "sources.csv")
+    done = run("fit", *data, "--model", model, "--method", "svi", "--out", tmp_path / "trust.nc")
+    assert done.exit_code == 0, done.stderr
+    assert "had not settled after 100 steps" in done.stdout.replace("\n", " ")
+    assert load(tmp_path / "trust.nc").idata.posterior.sizes["draw"] == 7
 
 
 def test_posterior_shows_answer_and_reasons(folder):
@@ -171,6 +181,7 @@ def test_bad_input_is_one_message_and_exit_code_1(folder, tmp_path):
         ("guess",),
         ("fit",),
         ("fit", "claims.csv", "--method", "magic"),
+        ("fit", "claims.csv", "--backend", "magic"),
         ("posterior", "trust.nc", "--claims", "claims.csv"),
         ("score", "beliefs.parquet"),
         ("demo", "elections"),

@@ -3,7 +3,8 @@
 import pytest
 
 from nousppl import config
-from nousppl.errors import FileError, ModelError
+from nousppl.errors import FileError, InferenceError, ModelError
+from nousppl.inference.options import NUTS, SVI
 from nousppl.models.specification import Errors, Origin
 
 WHOLE = """
@@ -31,6 +32,7 @@ stance = ["T", "F"]
 method = "nuts"
 learn_from = "all"
 seed = 3
+backend = "pyro"
 """
 
 
@@ -50,7 +52,15 @@ def test_every_key_arrives(tmp_path):
         "errors": Errors(popularity=False, difficulty=True, bias="class"),
         "answers": {"city": 5000, "stance": ["T", "F"]},
     }
-    assert fit == {"method": "nuts", "learn_from": "all", "seed": 3}
+    assert fit == {"method": "nuts", "learn_from": "all", "seed": 3, "backend": "pyro"}
+
+
+def test_options_of_the_method(tmp_path):
+    _, fit = config.read_model(written(tmp_path, "[fit.svi]\nsteps = 300\nlearning_rate = 1\nguide = 'mean_field'"))
+    assert fit == {"method": SVI(steps=300, learning_rate=1, guide="mean_field")}
+    text = "[fit]\nmethod = 'nuts'\n[fit.nuts]\nnum_chains = 3\nkernel = {target_accept_prob = 0.9}"
+    _, fit = config.read_model(written(tmp_path, text))
+    assert fit == {"method": NUTS(num_chains=3, kernel={"target_accept_prob": 0.9})}
 
 
 def test_what_is_not_named_is_left_to_the_defaults(tmp_path):
@@ -78,6 +88,7 @@ def test_the_example_of_the_docstring_is_read(tmp_path):
     model, fit = config.read_model(written(tmp_path, "\n".join(line.strip() for line in example.splitlines())))
     assert model["answers"]["city"] == 5000
     assert fit["learn_from"] == "settled"
+    assert fit["method"] == SVI(steps=8000)
 
 
 @pytest.mark.parametrize(
@@ -97,12 +108,19 @@ def test_the_example_of_the_docstring_is_read(tmp_path):
         ("[answers]\ncity = 1", r"\[answers\] city = 1: must be a whole number from 2"),
         ("[answers]\ncity = true", r"\[answers\] city = True: must be"),
         ("[answers]\ncity = 'Oslo'", r"\[answers\] city = 'Oslo': must be"),
-        ("[fit]\nsteps = 3", r"\[fit\]: unknown key 'steps'; allowed are method, learn_from, seed"),
+        ("[fit]\nsteps = 3", r"\[fit\]: unknown key 'steps'; allowed are method, learn_from, seed, backend, svi, nuts"),
+        ("[fit.svi]\nsteps = 1.5", r"\[fit.svi\] steps = 1.5: must be a whole number"),
+        ("[fit.svi]\nsteps = 0", r"steps, draws and samples must be at least 1"),
+        ("[fit.svi]\noptim = 'adam'", r"\[fit.svi\]: unknown key 'optim'; allowed are guide, steps"),
+        ("[fit.nuts]\nkernel = 3", r"\[fit.nuts\] kernel = 3: must be a table"),
+        ("[fit]\nmethod = 'nuts'\n[fit.svi]", r"\[fit\]: options of svi, and the method is 'nuts'"),
+        ("[fit.nuts]\n[fit.svi]", r"\[fit\]: options of svi and nuts"),
+        ("[fit]\nsvi = 3", r"\[fit.svi\] must be a table"),
         ("[fit]\nseed = 'x'", r"\[fit\] seed = 'x': must be a whole number"),
     ],
 )
 def test_mistakes_are_named(tmp_path, text, message):
-    with pytest.raises(ModelError, match=message):
+    with pytest.raises((ModelError, InferenceError), match=message):
         config.read_model(written(tmp_path, text))
 
 

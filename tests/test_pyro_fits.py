@@ -244,3 +244,38 @@ def test_an_unknown_backend_is_refused(model: nous.TrustModel, part: nous.Eviden
         model.fit(part, backend="torch")
     check_backend("pyro")
     assert isinstance(part.claims, pd.DataFrame)
+
+
+# ------------------------------------------------------------------------------------- fits by way of something else
+
+
+def test_folds_are_fitted_on_the_backend_that_is_asked_for(plain: nous.TrustModel, part: nous.Evidence) -> None:
+    scores = {
+        backend: nous.cross_validate(plain, part, folds=2, method=nous.SVI(steps=200), backend=backend).scores
+        for backend in ("numpyro", "pyro")
+    }
+    np.testing.assert_allclose(scores["numpyro"]["log_loss"], scores["pyro"]["log_loss"], rtol=1e-4)
+    with pytest.raises(nous.ModelError, match="allowed are 'numpyro' and 'pyro'"):
+        nous.cross_validate(plain, part, backend="stan")
+
+
+def test_the_command_line_fits_on_pyro(small: World, tmp_path: Path) -> None:
+    from typer.testing import CliRunner
+
+    from nousppl.cli import app
+
+    claims, settled, out = (tmp_path / name for name in ("claims.csv", "settled.csv", "trust.nc"))
+    few = small.settled.iloc[:60]
+    keys = few.set_index(["entity", "attribute"]).index
+    rows = small.claims.set_index(["entity", "attribute"]).index.isin(keys)
+    small.claims[rows].to_csv(claims, index=False)
+    few.to_csv(settled, index=False)
+    model = tmp_path / "model.toml"
+    model.write_text(
+        'origin = false\n[errors]\ndifficulty = "mixture"\n[fit]\nbackend = "pyro"\n[fit.svi]\nsteps = 200'
+    )
+    for more in ((), ("--backend", "numpyro")):
+        arguments = ("fit", claims, "--settled", settled, "--model", model, "--out", out, *more)
+        done = CliRunner().invoke(app, [str(word) for word in arguments])
+        assert done.exit_code == 0, done.stderr
+        assert nous.load(out).record["backend"] == (more[1] if more else "pyro")
