@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import jax
@@ -158,6 +158,46 @@ def test_questions_without_claims_and_with_many() -> None:
     close(ours.posterior(question, values, None, torch.float64), np.exp(logs - witness.log_sum_exp(list(logs))), DOUBLE)
     with pytest.raises(InferenceError, match="at most 22 claims; this one has 23: use the marginal"):
         ours.posterior(*random_question(np.random.default_rng(9), n=23, K=2))
+
+
+# ----------------------------------------------------------------------------- the difficulty, which has no grid
+
+
+def hard_question() -> tuple[Case, NDArray[np.float64], NDArray[np.float64]]:
+    """Two good sources that contradict each other, and the law of the difficulty on nodes by brute force."""
+    features = dict.fromkeys(FEATURES, False) | dict.fromkeys(("difficulty", "popularity", "base", "copy_error"), True)
+    question, _ = random_question(np.random.default_rng(6), n=2, K=4, **features)
+    question, values = question._replace(logit=np.full((2, 4), 3.0), difficulty_sd=2.0), np.array([0, 1])
+    nodes = np.linspace(-6.0, 6.0, 61)
+    law = np.exp(-(nodes**2) / 2) * [witness.evidence(question, values, [(d, 1.0)]) for d in nodes]
+    return (question, values), nodes, law / law.sum()
+
+
+def test_the_density_of_the_difficulty_has_a_gradient() -> None:
+    (question, values), *_ = hard_question()
+    d = torch.tensor(-0.7, dtype=torch.float64, requires_grad=True)
+    model = partial(pyro.poutine.condition(ours.program, {"difficulty": d}), question, values, None, torch.float64)
+    density = -pyro.infer.TraceEnum_ELBO(max_plate_nesting=0).differentiable_loss(model, lambda: None)
+    logs = [math.log(witness.evidence(question, values, [(-0.7 + h, 1.0)])) for h in (-1e-4, 0.0, 1e-4)]
+    assert density.item() == pytest.approx(logs[1] - 0.7**2 / 2 - math.log(2 * math.pi) / 2, abs=1e-10)
+    (gradient,) = torch.autograd.grad(density, d)
+    assert float(gradient) == pytest.approx((logs[2] - logs[0]) / 2e-4 + 0.7, abs=1e-6)
+
+
+@pytest.mark.slow
+def test_nuts_runs_on_the_program_of_both() -> None:
+    """Means within four standard errors at a quarter of the draws; the prior's mean is further away."""
+    (question, values), nodes, law = hard_question()
+    mean, sd = float(law @ nodes), float(np.sqrt(law @ nodes**2 - (law @ nodes) ** 2))
+    sampler = numpyro.infer.NUTS(enumeration.program)
+    on_numpyro = numpyro.infer.MCMC(sampler, num_warmup=200, num_samples=400, progress_bar=False)
+    on_numpyro.run(jax.random.key(0), question, values)
+    with random_numbers(0):
+        on_pyro = pyro.infer.MCMC(pyro.infer.NUTS(ours.program), num_samples=100, warmup_steps=50, disable_progbar=True)
+        on_pyro.run(question, values)
+    for draws in (on_numpyro.get_samples()["difficulty"], on_pyro.get_samples()["difficulty"]):
+        within = 4 * sd / math.sqrt(len(draws) / 4)
+        assert abs(float(draws.mean()) - mean) < within < abs(mean)
 
 
 # -------------------------------------------------------------------------------------------------------------- draws
