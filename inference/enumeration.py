@@ -89,8 +89,9 @@ class Numpyro:
     @staticmethod
     def choose(name: str, law: Array) -> Array:
         """A categorical numpyro site."""
-        # Enumeration writes into the infer dictionary of a site, so no two sites may share one.
-        return numpyro.sample(name, dist.Categorical(probs=law), infer={"enumerate": "parallel"})
+        # Enumeration writes into the infer dictionary of a site, so no two sites may share one. An array: a user may
+        # condition a site on a plain number.
+        return jnp.asarray(numpyro.sample(name, dist.Categorical(probs=law), infer={"enumerate": "parallel"}))
 
     @staticmethod
     def normal(name: str) -> Array:

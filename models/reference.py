@@ -135,7 +135,9 @@ def equispaced(count: int = 81, width: float = 5.0) -> Grid:
 class QuestionProgram:
     """The program of one question, without arguments that must be given: a numpyro or a pyro model.
 
-    Calling it declares the sites of `program`; with ``observed=False`` the claims are drawn in place of observed.
+    Calling it declares the sites of `program`; with ``observed=False`` the claims are drawn, not observed. What to do
+    with it: draw it (``render_model``), condition it (``condition``), run it (``Predictive``, ``NUTS``), or ask for its
+    exact answers (``nousppl.inference.enumeration.posterior(program.question, program.values)``).
     """
 
     xp: Sites
@@ -144,7 +146,7 @@ class QuestionProgram:
     values: NDArray[np.int64]
     """(n,) the answer that each claim names, -1 for a soft claim."""
     answers: tuple[Any, ...]
-    """(K,) the answers that ``truth`` and ``values`` count."""
+    """(K,) what ``truth`` and ``values`` number: answer k is ``answers[k]``."""
 
     def __call__(self, observed: bool = True) -> None:
         """Declare all sites."""

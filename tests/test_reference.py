@@ -136,6 +136,15 @@ def test_the_program_can_be_drawn() -> None:
     assert "difficulty" not in get_model_relations(enumeration.program, (easy, values))["sample_sample"]
 
 
+def test_sites_can_be_held_at_plain_numbers() -> None:
+    question, values = random_question(np.random.default_rng(7), n=2, K=3, difficulty=False)
+    model = numpyro.handlers.condition(enumeration.program, {"truth": 2, "origin_0": 0, "origin_1": 1})
+    trace = numpyro.handlers.trace(numpyro.handlers.seed(model, 0)).get_trace(question, values)
+    law = trace["claim_0"]["fn"].base_dist.law
+    a = min(1 / (1 + math.exp(-question.logit[0, 2])), question.ceiling[0])
+    assert float(law[2]) == pytest.approx(a, abs=1e-6)
+
+
 def test_a_question_without_claims_keeps_its_prior() -> None:
     question, values = random_question(np.random.default_rng(8), n=1, K=4, rejected=True)
     empty = question._replace(
