@@ -13,6 +13,7 @@ Statistics 28). The conventions of the arrays stand in ``nousppl.models.dense``.
 
 from __future__ import annotations
 
+import reprlib
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -29,9 +30,6 @@ FRESH = 0
 
 MOST_CLAIMS = 22
 """Enumeration lays every discrete site along an axis of its own, and numpyro has 25."""
-
-SHOWN = 8
-"""Answers that a program names when it is printed."""
 
 
 class Grid(NamedTuple):
@@ -153,11 +151,8 @@ class QuestionProgram:
         program(self.xp, self.question, self.values if observed else None)
 
     def __repr__(self) -> str:
-        named = ", ".join(map(str, self.answers[:SHOWN])) + (", ..." if len(self.answers) > SHOWN else "")
-        return (
-            f"QuestionProgram({len(self.values)} claims, {len(self.answers)} answers ({named}), "
-            f"on {type(self.xp).__name__.lower()})"
-        )
+        sizes = f"{len(self.values)} claims, {len(self.answers)} answers {reprlib.repr([*map(str, self.answers)])}"
+        return f"QuestionProgram({sizes}, on {type(self.xp).__name__.lower()})"
 
 
 def enumerable(question: DenseQuestion, grid: Grid | None) -> Grid:

@@ -243,7 +243,7 @@ def test_both_programs_draw_what_they_observe() -> None:
     one, two = question.program(trust, "pyro"), question.program(trust)
     assert repr(one) == repr(two).replace("numpyro", "pyro")
     K = len(one.answers)
-    assert f"4 claims, {K} answers (v0, v1, other 1, " in repr(one)
+    assert f"4 claims, {K} answers ['v0', 'v1', 'other 1', " in repr(one)
     with random_numbers(0):
         drawn = pyro.infer.Predictive(one, num_samples=5)(observed=False)
     also = numpyro.infer.Predictive(two, num_samples=5)(jax.random.key(0), observed=False)
