@@ -136,12 +136,12 @@ class Saying(dist.Distribution):
 
 
 def log_evidence(question: DenseQuestion, values: ArrayLike, grid: Grid | None = None) -> Array:
-    """log P(x), with truth, origins and difficulty enumerated.
+    """log P(x), with truth, origins and difficulty enumerated; where answers are rejected, of claims and rejections.
 
     Arguments as for ``program``; where there is a difficulty the grid is by default ``reference.equispaced()``. This
     function and the two below raise InferenceError above ``reference.MOST_CLAIMS`` claims.
     """
-    return _density(question, values, grid, {})
+    return _density(question, values, grid, {}) + jnp.log(jnp.asarray(question.prior).sum())
 
 
 def posterior(question: DenseQuestion, values: ArrayLike, grid: Grid | None = None) -> Array:

@@ -148,13 +148,13 @@ class Saying(dist.TorchDistribution):
 def log_evidence(
     question: DenseQuestion, values: ArrayLike, grid: Grid | None = None, dtype: torch.dtype | None = None
 ) -> torch.Tensor:
-    """log P(x), with truth, origins and difficulty enumerated.
+    """log P(x), with truth, origins and difficulty enumerated; where answers are rejected, of claims and rejections.
 
     Arguments as for ``program``; where there is a difficulty the grid is by default ``reference.equispaced()``. This
     function and the two below raise InferenceError above ``reference.MOST_CLAIMS`` claims.
     """
     loss = TraceEnum_ELBO(max_plate_nesting=0).loss(*_model(question, values, grid, dtype))
-    return torch.tensor(-loss, dtype=dtype)
+    return torch.tensor(np.log(np.sum(question.prior)) - loss, dtype=dtype)
 
 
 def posterior(

@@ -71,7 +71,7 @@ def program(xp: Sites, question: DenseQuestion, values: ArrayLike | None = None,
     share = xp.zeros(0, q.size)  # what the claims so far say, each row summing to one
     r = xp.zeros(0)  # chance that each of them is not itself a repeat
 
-    truth = xp.choose("truth", q.prior)
+    truth = xp.choose("truth", q.prior / q.prior.sum())
     looks = truth if q.trap is None else draw_looks(xp, q, truth)
     difficulty = draw_difficulty(xp, question, grid)
     for j in range(len(q.alpha)):

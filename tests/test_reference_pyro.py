@@ -11,6 +11,7 @@ from typing import Any
 import jax
 import numpy as np
 import numpyro
+import pandas as pd
 import pytest
 import witness
 from numpy.typing import NDArray
@@ -253,6 +254,21 @@ def test_both_programs_draw_what_they_observe() -> None:
         assert drawn[name].shape == also[name].shape == ((5, K) if name.startswith("claim") else (5,))
     for j in range(4):
         assert sorted(np.unique(np.asarray(drawn[f"claim_{j}"]).sum(-1))) == [1.0]
+
+
+def test_the_laws_of_all_sites_are_proper() -> None:
+    """Also where an answer is rejected, so that what is left of the prior does not sum to one."""
+    _, trust = asked()
+    claims = pd.DataFrame({"entity": "e", "attribute": "status", "value": ["a", "b", "b"], "source": ["s", "t", "u"]})
+    rejected = pd.DataFrame({"entity": ["e"], "attribute": "status", "value": "a", "verdict": "false"})
+    question = nous.Evidence(claims, settled=rejected).question("e", "status")
+    with numpyro.validation_enabled(True):
+        trace = numpyro.handlers.trace(numpyro.handlers.seed(question.program(trust), 0)).get_trace()
+    with pyro.validation_enabled(True), random_numbers(0):
+        other = pyro.poutine.trace(question.program(trust, "pyro")).get_trace()
+    assert float(trace["truth"]["fn"].probs.sum()) == pytest.approx(1.0, abs=1e-6)
+    close(other.nodes["truth"]["fn"].probs, trace["truth"]["fn"].probs, 1e-6)
+    assert trace["truth"]["fn"].probs[0] == 0.0
 
 
 # ----------------------------------------------------------------------------------------------------------- pictures
