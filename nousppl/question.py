@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from html import escape
 from importlib import import_module
@@ -14,6 +13,7 @@ from nousppl.tables import shorten
 
 if TYPE_CHECKING:
     from nousppl.evidence import Evidence
+    from nousppl.models.reference import QuestionProgram
     from nousppl.trust import Trust
 
 SHOWN_CLAIMS = 12
@@ -54,16 +54,21 @@ class Question:
         """Rows of `evidence.settled` about it, by time."""
         return self.evidence.settled_of(self.index)
 
-    def program(self, trust: Trust | None = None) -> Callable[[], None]:
-        """The readable probabilistic program for exactly this question, a numpyro model without arguments.
+    def program(self, trust: Trust | None = None, backend: str = "numpyro") -> QuestionProgram:
+        """The readable probabilistic program for exactly this question: a model without arguments that must be given,
+        which ``numpyro.render_model`` or ``pyro.render_model`` draws (that needs graphviz).
 
         Args:
             trust: whose posterior mean the parameters are; default the default trust. See `nousppl.Trust.program`.
+            backend: "numpyro", or "pyro" where that extra is installed.
+
+        Raises:
+            ModelError: there is no such backend, or what it needs is not installed.
         """
         if trust is None:
             # The one call upwards: a question is asked of a trust, and this is the trust of someone who has none.
             trust = import_module("nousppl.trust").default_trust()
-        return trust.program(self)
+        return trust.program(self, backend)
 
     def __len__(self) -> int:
         """Number of claims."""

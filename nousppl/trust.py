@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache, partial
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,10 +24,11 @@ from nousppl.densify import write_out
 from nousppl.encode import Encoded
 from nousppl.errors import InferenceError, QuestionError
 from nousppl.evidence import Evidence
-from nousppl.inference.options import NUTS, SVI
+from nousppl.inference.enumeration import NUMPYRO
+from nousppl.inference.options import NUTS, SVI, check_backend
 from nousppl.model import TrustModel, options_of
-from nousppl.models import reference
 from nousppl.models.layout import Layout
+from nousppl.models.reference import QuestionProgram
 from nousppl.question import Question
 from nousppl.unfold import Unfolded, origins
 
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 
     import xarray as xr
 
+    from nousppl.models.sites import Sites
     from nousppl.padding import Mould
 
 Draws = dict[str, NDArray[np.float64]]
@@ -86,16 +88,26 @@ class Trust:
         encoded = self.encoded(question.evidence)
         return unfold(self, encoded, question)
 
-    def program(self, question: Question) -> Callable[[], None]:
-        """The readable probabilistic program of one question at the posterior mean of the parameters: a numpyro model
-        without arguments, with sites ``truth``, ``origin_j`` and ``claim_j``, that ``numpyro.render_model`` can draw.
+    def program(self, question: Question, backend: str = "numpyro") -> QuestionProgram:
+        """The readable probabilistic program of one question at the posterior mean of the parameters: a function
+        without arguments that must be given, with sites ``truth``, ``origin_j`` and ``claim_j``, that
+        ``numpyro.render_model`` or ``pyro.render_model`` can draw. Called with ``observed=False`` it draws the claims.
 
         Where the order of claims is not known it is written out in the first of the orders that are averaged.
+
+        Args:
+            question: of any evidence that this trust can answer.
+            backend: whose model it is, "numpyro" or "pyro"; the latter needs the extra ``pyro`` and works in torch's
+                default precision.
+
+        Raises:
+            ModelError: there is no such backend, or what it needs is not installed.
         """
+        check_backend(backend)
         mean = {name: value.mean(0, keepdims=True) for name, value in self.flat.items()}
         encoded = self.encoded(question.evidence)
         written = write_out(self.blueprint, encoded, mean, question.index, seed=self.model.order_seed)[0]
-        return partial(reference.program, written.question, written.values)
+        return QuestionProgram(_sites(backend), written.question, written.values, written.answers)
 
     def posteriors(self, evidence: Evidence, known_by: Any = None, draws: int | None = None) -> Beliefs:
         """The beliefs about all questions of an evidence, in one batched call.
@@ -323,6 +335,15 @@ def affordable(layout: Layout) -> int:
     """Number of draws that the belief about a question averages over: fewer, but at least 20, for very long ones."""
     one = layout.slots * layout.cells * max(layout.nodes, 1)
     return int(np.clip(WORK // max(one, 1), FEWEST_DRAWS, ASKED_DRAWS))
+
+
+def _sites(backend: str) -> Sites:
+    """What the readable program is run in."""
+    if backend == "pyro":
+        from nousppl.inference.torch_enumeration import Pyro
+
+        return Pyro()
+    return NUMPYRO
 
 
 def _status(encoded: Encoded, start: int, j: int) -> str:

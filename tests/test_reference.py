@@ -16,6 +16,7 @@ from numpyro.infer.inspect import get_model_relations
 from random_questions import FEATURES, random_question
 
 from nousppl.errors import InferenceError
+from nousppl.inference import enumeration
 from nousppl.models import reference
 from nousppl.models.dense import DenseQuestion
 
@@ -42,16 +43,16 @@ def questions(n: int, K: int, popularity: bool, count: int) -> list[tuple[DenseQ
 def test_posterior_and_evidence_are_those_of_the_witness(n: int, K: int, popularity: bool) -> None:
     with jax.enable_x64(True):
         for question, values in questions(n, K, popularity, count=30):
-            posterior = reference.posterior(question, values, GRID)
+            posterior = enumeration.posterior(question, values, GRID)
             assert posterior.dtype == jnp.float64
             close(posterior, witness.posterior(question, values, NODES), 1e-10)
             evidence = math.log(witness.evidence(question, values, NODES))
-            close(reference.log_evidence(question, values, GRID), evidence, 1e-10)
+            close(enumeration.log_evidence(question, values, GRID), evidence, 1e-10)
 
 
 def test_single_precision_is_good_to_five_places() -> None:
     for question, values in questions(3, 3, True, count=60):
-        posterior = reference.posterior(question, values, GRID)
+        posterior = enumeration.posterior(question, values, GRID)
         assert posterior.dtype == jnp.float32
         close(posterior, witness.posterior(question, values, NODES), 1e-5)
 
@@ -59,7 +60,7 @@ def test_single_precision_is_good_to_five_places() -> None:
 def test_origins_are_those_of_the_witness() -> None:
     with jax.enable_x64(True):
         for question, values in questions(3, 3, True, count=40):
-            origins = reference.origins(question, values, GRID)
+            origins = enumeration.origins(question, values, GRID)
             close(origins, witness.origins(question, values, NODES), 1e-10)
 
 
@@ -80,7 +81,7 @@ def test_probabilities_sum_to_one_over_all_sequences() -> None:
         for _ in range(10):
             question, _ = random_question(rng, n=3, K=3, popularity=True, own_notes=False, soft=False, rho=False)
             sequences = itertools.product(range(3), repeat=3)
-            total = sum(float(jnp.exp(reference.log_evidence(question, np.array(x), GRID))) for x in sequences)
+            total = sum(float(jnp.exp(enumeration.log_evidence(question, np.array(x), GRID))) for x in sequences)
             assert total == pytest.approx(1, abs=1e-12)
 
 
@@ -92,7 +93,7 @@ def test_draws_follow_the_probabilities() -> None:
     question, _ = random_question(rng, n=2, K=3, **on, **off)
 
     def draw(key: jax.Array) -> jax.Array:
-        trace = numpyro.handlers.trace(numpyro.handlers.seed(reference.program, key)).get_trace(question, None, GRID)
+        trace = numpyro.handlers.trace(numpyro.handlers.seed(enumeration.program, key)).get_trace(question, None, GRID)
         return jnp.array([jnp.argmax(trace[f"claim_{j}"]["value"]) for j in range(2)])
 
     draws = 20_000
@@ -109,14 +110,14 @@ def test_default_grid_has_81_nodes() -> None:
         close(np.stack([np.asarray(x) for x in reference.equispaced()], 1), witness.equispaced(81), 1e-14)
         question, values = random_question(np.random.default_rng(5), n=1, K=2, popularity=False, difficulty=True)
         expected = witness.posterior(question, values, witness.equispaced(81))
-        close(reference.posterior(question, values), expected, 1e-12)
+        close(enumeration.posterior(question, values), expected, 1e-12)
 
 
 def test_difficulty_is_normal_without_a_grid() -> None:
     from numpyro.contrib.funsor import enum, log_density
 
     question, values = random_question(np.random.default_rng(6), n=2, K=4, difficulty=True)
-    model = enum(reference.program, first_available_dim=-1)
+    model = enum(enumeration.program, first_available_dim=-1)
     density = jax.jit(lambda d: log_density(model, (question, values), {}, {"difficulty": d})[0])(jnp.array(0.7))
     expected = math.log(witness.evidence(question, values, [(0.7, 1.0)])) - 0.7**2 / 2 - math.log(2 * math.pi) / 2
     assert float(density) == pytest.approx(expected, abs=1e-5)
@@ -124,7 +125,7 @@ def test_difficulty_is_normal_without_a_grid() -> None:
 
 def test_the_program_can_be_drawn() -> None:
     question, values = random_question(np.random.default_rng(7), n=3, K=3, difficulty=True)
-    relations = get_model_relations(reference.program, (question, values))
+    relations = get_model_relations(enumeration.program, (question, values))
     assert relations["observed"] == ["claim_0", "claim_1", "claim_2"]
     parents = {site: set(names) for site, names in relations["sample_sample"].items()}
     assert parents["claim_0"] == {"truth", "difficulty", "origin_0"}
@@ -132,7 +133,16 @@ def test_the_program_can_be_drawn() -> None:
     assert parents["truth"] == set()
 
     easy, values = random_question(np.random.default_rng(7), n=2, K=3, difficulty=False)
-    assert "difficulty" not in get_model_relations(reference.program, (easy, values))["sample_sample"]
+    assert "difficulty" not in get_model_relations(enumeration.program, (easy, values))["sample_sample"]
+
+
+def test_sites_can_be_held_at_plain_numbers() -> None:
+    question, values = random_question(np.random.default_rng(7), n=2, K=3, difficulty=False)
+    model = numpyro.handlers.condition(enumeration.program, {"truth": 2, "origin_0": 0, "origin_1": 1})
+    trace = numpyro.handlers.trace(numpyro.handlers.seed(model, 0)).get_trace(question, values)
+    law = trace["claim_0"]["fn"].base_dist.law
+    a = min(1 / (1 + math.exp(-question.logit[0, 2])), question.ceiling[0])
+    assert float(law[2]) == pytest.approx(a, abs=1e-6)
 
 
 def test_a_question_without_claims_keeps_its_prior() -> None:
@@ -141,11 +151,11 @@ def test_a_question_without_claims_keeps_its_prior() -> None:
         **{name: getattr(question, name)[:0] for name in ("weights", "logit", "ceiling", "alpha")},
         **{name: getattr(question, name)[:0, :0] for name in ("base", "strong", "rho")},
     )
-    close(reference.posterior(empty, values[:0]), question.prior, 1e-6)
-    assert reference.origins(empty, values[:0]).shape == (0, 1)
+    close(enumeration.posterior(empty, values[:0]), question.prior, 1e-6)
+    assert enumeration.origins(empty, values[:0]).shape == (0, 1)
 
 
 def test_too_many_claims_are_refused() -> None:
     question, values = random_question(np.random.default_rng(9), n=23, K=2)
     with pytest.raises(InferenceError, match="at most 22 claims; this one has 23: use the marginal"):
-        reference.posterior(question, values)
+        enumeration.posterior(question, values)

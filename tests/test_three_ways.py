@@ -22,7 +22,7 @@ from nousppl.asking import ready
 from nousppl.blueprint import draw_up
 from nousppl.compile import compile_problem
 from nousppl.densify import Written, write_out
-from nousppl.inference import exact
+from nousppl.inference import enumeration, exact
 from nousppl.inference.backend import JAX
 from nousppl.model import prior_draws
 from nousppl.models import one_of, origin, program, reference
@@ -74,8 +74,8 @@ def joint_by_witness(one: Written, grid: witness.Grid) -> NDArray[np.float64]:
 def joint_by_reference(one: Written, grid: witness.Grid) -> NDArray[np.float64]:
     """The same by the reference program."""
     nodes = reference.Grid(np.array([d for d, _ in grid]), np.array([weight for _, weight in grid]))
-    evidence = np.exp(reference.log_evidence(one.question, one.values, nodes))
-    return np.asarray(reference.posterior(one.question, one.values, nodes) * evidence)
+    evidence = np.exp(enumeration.log_evidence(one.question, one.values, nodes))
+    return np.asarray(enumeration.posterior(one.question, one.values, nodes) * evidence)
 
 
 def posterior_of(orders: list[Written], joint: Callable[[Written], NDArray[np.float64]]) -> dict[str, float]:

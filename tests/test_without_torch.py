@@ -44,3 +44,11 @@ def test_the_message_names_what_to_install(monkeypatch: pytest.MonkeyPatch) -> N
     for use in (model.fit, model.program, model.default_trust().update):
         with pytest.raises(nous.ModelError, match=r"needs torch and pyro, .* pip install nousppl\[pyro\]"):
             use(evidence, backend="pyro")
+    with pytest.raises(nous.ModelError, match=r"needs torch and pyro"):
+        evidence.question("e", "x").program(backend="pyro")
+
+
+def test_other_backends_have_no_program() -> None:
+    claims = pd.DataFrame({"entity": ["e"], "attribute": "x", "value": "v", "source": "s"})
+    with pytest.raises(nous.ModelError, match="backend='torch': allowed are 'numpyro' and 'pyro'"):
+        nous.Evidence(claims).question("e", "x").program(backend="torch")
