@@ -265,8 +265,8 @@ def all_are_original(xp: Any, layout: Any, data: Any, theta: Any, originality: A
     return BASE_SUMS(xp, layout, data, theta, originality * 0.0 + 1.0)
 
 
-def repeats_are_popular(xp: Any, layout: Any, data: Any, originality: Any) -> Any:
-    return POPULARITY(xp, layout, data, originality * 0.0 + 1.0)
+def repeats_are_popular(xp: Any, layout: Any, data: Any, originality: Any, *rest: Any) -> Any:
+    return POPULARITY(xp, layout, data, originality * 0.0 + 1.0, *rest)
 
 
 def all_share_alike(xp: Any, layout: Any, data: Any, theta: Any) -> Any:
