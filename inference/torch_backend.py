@@ -126,9 +126,9 @@ class Torch:
         """As ``torch.index_select``; there is no padding whose index would be too large."""
         return torch.index_select(x, 0, index)
 
-    def logsumexp_last(self, x: torch.Tensor) -> torch.Tensor:
-        """As ``torch.logsumexp``."""
-        return torch.logsumexp(x, dim=-1)
+    def max_last(self, x: torch.Tensor) -> torch.Tensor:
+        """As ``torch.amax``."""
+        return x.detach().amax(-1)
 
     def scan(self, function: Callable[[Any, Any], Any], start: Any, over: tuple[torch.Tensor, ...]) -> Any:
         """A loop."""

@@ -2,8 +2,8 @@
 
 Between two events the truth is drawn anew from the base rates at a rate gamma, so that a transition is the identity
 plus a matrix of rank one, and a step costs as much as there are answers (Rabiner 1989, "A tutorial on hidden Markov
-models", equations 19 to 27, with that transition). What is carried is ``phi(z)``, the likelihood of the events so far
-given the truth z now, relative to their probability: ``sum_z pi(z) phi(z) = 1``. The chain looks the same in both
+models", equations 19 to 27, with that transition). What is carried is the probability of each truth given the events so
+far; divided by the base rates it is their relative likelihood given that truth, phi. The chain looks the same in both
 directions of time, so that the events before and after the time asked about are taken by the same scan, which ends
 there on either side.
 
@@ -17,8 +17,12 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from nousppl.models.layout import Layout
-from nousppl.models.logs import NEVER, log_add, log_one_minus_exp
 from nousppl.models.namespace import Array, Namespace
+
+NEVER = -1e30
+"""Log likelihood of an answer that is ruled out; finite, so that its gradient is."""
+LEAST = 1e-30
+"""Smallest probability that is told from 0."""
 
 
 class Carried(NamedTuple):
@@ -29,7 +33,7 @@ class Carried(NamedTuple):
     settled: Array
     """(instances,) the same of what is settled or rejected."""
     now: Array
-    """(icells,) phi of both sides at the time asked about, added up."""
+    """(icells,) phi of both sides at the time asked about, multiplied."""
 
 
 def carry(
@@ -53,44 +57,50 @@ def carry(
         entry_log: (entries,) what is added to it where the entry's cell is the truth.
     """
     slot, settled, now = slot_log, xp.zeros(layout.instances), xp.zeros(layout.icells)
+    of_icell = xp.take(law, data["icell_cell"])
     for lanes in layout.lanes:
         own = {name.partition(" ")[2]: x for name, x in data.items() if name.startswith(f"lane{lanes.width} ")}
         gain = xp.sum_by(entry_log, own["entry"], lanes.steps * lanes.lanes * lanes.width)
         gain = gain.reshape(lanes.steps, lanes.lanes, lanes.width)
         if layout.pinned:
             gain = xp.where(own["closed"], xp.array(NEVER), gain)
-        table = xp.where(own["real"], xp.take(law, own["cell"]), xp.array(NEVER))
+        rates = xp.where(own["real"], xp.exp(xp.take(law, own["cell"])), xp.array(0.0))
         passing = xp.take(xp.take(rate, own["question"]), own["run"]) * own["gap"]
-        phi, total = filtered(xp, table, own["run"], own["start"], gain, passing)
-        phi, total = xp.after_zero(phi.reshape(-1)), total.reshape(-1)
-        now = now + xp.take(phi, own["forward"]) + xp.take(phi, own["backward"])
+        given, total = filtered(xp, rates, own["run"], own["start"], gain, passing)
+        given, total = xp.after_zero(given.reshape(-1)), total.reshape(-1)
+        for side in ("forward", "backward"):
+            there = own[side] > 0
+            phi = xp.log(xp.where(there, xp.take(given, own[side]), xp.array(1.0))) - of_icell
+            now = now + xp.where(there, phi, xp.array(0.0))
         slot = slot + xp.take(xp.after_zero(total), own["slot"])
         settled = settled + xp.sum_by(total, own["silent"].reshape(-1), layout.instances)
     return Carried(slot, settled, now)
 
 
-def filtered(xp: Namespace, table: Array, run: Array, start: Array, gain: Array, passing: Array) -> tuple[Array, Array]:
+def filtered(xp: Namespace, rates: Array, run: Array, start: Array, gain: Array, passing: Array) -> tuple[Array, Array]:
     """The filter.
 
     Args:
         xp: the array namespace.
-        table: (runs, width) log base rates.
+        rates: (runs, width) base rates; 0 beyond the cells of a question.
         run: (steps, lanes) run of each step.
         start: (steps, lanes) True where a run begins.
         gain: (steps, lanes, width) log likelihood of what is observed, by truth, up to what all truths have in common.
         passing: (steps, lanes) expected number of changes between this event and the next, or the time asked about.
 
     Returns:
-        (steps, lanes, width) log phi after that time; (steps, lanes) log probability of what is observed, given what
-        was before in its run, less what all truths have in common.
+        (steps, lanes, width) probability of each truth after that time; (steps, lanes) log probability of what is
+        observed, given what was before in its run, less what all truths have in common.
     """
 
-    def step(phi: Array, now: tuple[Array, ...]) -> tuple[Array, tuple[Array, Array]]:
-        gain, run, start, stay, jump = now
-        phi = xp.where(start[:, None], xp.array(0.0), phi) + gain
-        total = xp.logsumexp_last(xp.rows(table, run) + phi)
-        phi = log_add(xp, phi - total[:, None] - stay[:, None], jump[:, None])
-        return phi, (phi, total)
+    def step(given: Array, now: tuple[Array, ...]) -> tuple[Array, tuple[Array, Array]]:
+        said, top, run, start, stay = now
+        law = xp.rows(rates, run)
+        joint = xp.where(start[:, None], law, given) * said
+        total = xp.maximum(joint.sum(-1), xp.array(LEAST))
+        # Kept off 0: its logarithm is taken, and it may have to grow again.
+        given = xp.maximum((stay / total)[:, None] * joint + (1.0 - stay)[:, None] * law, xp.array(LEAST))
+        return given, (given, xp.log(total) + top)
 
-    jump = log_one_minus_exp(xp, passing)
-    return xp.scan(step, 0.0 * gain[0], (gain, run, start, passing, jump))
+    top = xp.max_last(gain)
+    return xp.scan(step, 0.0 * gain[0], (xp.exp(gain - top[..., None]), top, run, start, xp.exp(-passing)))

@@ -9,7 +9,7 @@ class Lanes(NamedTuple):
     """Runs of events laid end to end in lanes of one length, for questions with about the same number of answers."""
 
     width: int
-    """Most cells of a question, a power of two."""
+    """Most cells of a question."""
     steps: int
     """Length of a lane."""
     lanes: int

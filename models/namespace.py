@@ -95,8 +95,8 @@ class Namespace(Protocol):
         """``x[index]`` along the first axis of a matrix, as `take`."""
         ...
 
-    def logsumexp_last(self, x: Array) -> Array:
-        """Log of the sum of ``exp(x)`` along the last axis, x finite."""
+    def max_last(self, x: Array) -> Array:
+        """The largest element along the last axis, without a gradient."""
         ...
 
     def scan(self, function: Callable[[Any, Any], tuple[Any, Any]], start: Any, over: tuple[Array, ...]) -> Any:

@@ -13,7 +13,6 @@ from typing import NamedTuple
 
 from nousppl.models.change import carry
 from nousppl.models.layout import Layout
-from nousppl.models.logs import log_add
 from nousppl.models.namespace import Array, Namespace
 from nousppl.models.origin import Echo, by_row_of_slot, echo, popularity
 
@@ -105,6 +104,12 @@ def over_difficulty(
         return given(xp.array(0.0))
     nodes, weights = data["nodes"], data["node_log_weights"]
     return xp.over_nodes(lambda node: given(theta["difficulty_sd"] * node), nodes, weights, layout.rows + layout.terms)
+
+
+def log_add(xp: Namespace, one: Array, other: Array) -> Array:
+    """``log(exp(one) + exp(other))``, ``other`` finite."""
+    top = xp.maximum(one, other)
+    return top + xp.log(xp.exp(one - top) + xp.exp(other - top))
 
 
 def prepare(xp: Namespace, layout: Layout, data: dict[str, Array], theta: dict[str, Array]) -> Terms:

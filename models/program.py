@@ -14,9 +14,8 @@ from numpy.typing import NDArray
 
 from nousppl.errors import InferenceError
 from nousppl.models.layout import Layout
-from nousppl.models.logs import log_add
 from nousppl.models.namespace import Array, Namespace
-from nousppl.models.one_of import base_log_mass, likelihood
+from nousppl.models.one_of import base_log_mass, likelihood, log_add
 from nousppl.models.origin import subset_weights, subsets
 from nousppl.models.priors import Prior
 

@@ -84,7 +84,7 @@ def lay_lanes(
     events = events_of(slots, settled, at)
     out: dict[str, Any] = {}
     sizes = []
-    width = 1 << np.maximum(np.ceil(np.log2(np.maximum(cells, 2))).astype(np.int64), 1)
+    width = widths(cells)
     of_event = width[slots.question[events.instance]] if len(events.instance) else np.zeros(0, np.int64)
     for one in np.unique(of_event):
         mine = Events(*(x[of_event == one] for x in events))
@@ -130,6 +130,12 @@ def _lanes(
         arrays["closed"] = np.zeros((*shape, width), bool)
         arrays["closed"][step, lane] = closed
     return arrays, lanes
+
+
+def widths(cells: Ints) -> Ints:
+    """The smallest number of the form 2^k or 3/4 2^k that holds so many."""
+    power = 1 << np.ceil(np.log2(np.maximum(cells, 2))).astype(np.int64)
+    return np.where(cells <= power * 3 // 4, power * 3 // 4, power)
 
 
 def place(length: Ints, width: int) -> tuple[Ints, Ints, Lanes]:
