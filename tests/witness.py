@@ -344,10 +344,14 @@ def log_sum_exp(terms: Sequence[float]) -> float:
 
 
 def log_marginal_at(
-    question: Any, values: Iterable[int], grid: Grid = NO_DIFFICULTY, without: Collection[str] = ()
+    question: Any,
+    values: Iterable[int],
+    grid: Grid = NO_DIFFICULTY,
+    without: Collection[str] = (),
+    origin: tuple[int, int] | None = None,
 ) -> list[float]:
     """log P(z(at) = z, x, what is settled) for each z where the truth changes: an explicit sum over where regimes begin
-    and over the truth of each regime."""
+    and over the truth of each regime; with ``origin``, a claim and where it comes from, that as well."""
     x = read(question, values, without)
     change = x.question.change
     times = sorted({*change.times, change.at, *(t for t, _ in change.pins), *(t for t, _ in change.rejections)})
@@ -355,6 +359,8 @@ def log_marginal_at(
     parts: list[list[float]] = [[] for _ in range(x.K)]
     for node, weight in grid:
         held = [[claim_marginal(x, j, z, node) for z in range(x.K)] for j in range(x.n)]
+        if origin is not None:
+            held[origin[0]] = [origin_factors(x, origin[0], z, node)[origin[1]] for z in range(x.K)]
         at_time = [[_said_at(x, held, t, z, without) for z in range(x.K)] for t in times]
         for jumps in itertools.product((False, True), repeat=len(times) - 1):
             law = weight
