@@ -115,6 +115,21 @@ class Jax:
         return jax.lax.scan(lambda x, by: (function(by, x), None), start, steps)[0]
 
     @staticmethod
+    def rows(x: jax.Array, index: jax.Array) -> jax.Array:
+        """As `take`, of a matrix."""
+        return Jax.take(x, index)
+
+    @staticmethod
+    def max_last(x: jax.Array) -> jax.Array:
+        """As ``jnp.max``."""
+        return jax.lax.stop_gradient(x).max(-1)
+
+    @staticmethod
+    def scan(function: Callable[[Any, Any], Any], start: Any, over: tuple[jax.Array, ...]) -> Any:
+        """As ``jax.lax.scan``."""
+        return jax.lax.scan(function, start, over)[1]
+
+    @staticmethod
     def sum_by(x: jax.Array, index: jax.Array, size: int) -> jax.Array:
         """Segment sums; indices of ``size`` or more are dropped."""
         return jnp.zeros(size, x.dtype).at[index].add(x, mode="drop", wrap_negative_indices=False)

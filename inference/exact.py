@@ -17,8 +17,9 @@ from numpy.typing import NDArray
 
 from nousppl.inference.backend import JAX
 from nousppl.models.layout import Layout
-from nousppl.models.one_of import Terms, by_icell, claim_logs, likelihood, over_orders, prepare
-from nousppl.models.program import PARTS, Plan, base_log_mass, constants, look_log_prior, question_logs, truth_logs
+from nousppl.models.one_of import Terms, base_log_mass, by_icell, claim_logs, likelihood, over_orders, prepare
+from nousppl.models.origin import by_row_of_slot
+from nousppl.models.program import PARTS, Plan, constants, look_log_prior, question_logs, truth_logs
 
 Draws = dict[str, NDArray[np.float32]]
 """What the formulas predict, ``logit`` and so on (draws, claims), the other sites by name (draws,) or (draws, size)."""
@@ -34,7 +35,8 @@ class ClaimLogs(NamedTuple):
     prior: NDArray[np.float32]
     """(draws, cells) log prior mass of what the question looks like."""
     base: NDArray[np.float32] | None
-    """(draws, cells) log base rate, whatever is settled or rejected; None where there is neither of the next two."""
+    """(draws, cells) log base rate, whatever is settled or rejected; None where the truth stays and there is neither of
+    the next two."""
     trap: NDArray[np.float32] | None
     """(draws,) chance of a trap."""
     correlation: NDArray[np.float32] | None
@@ -45,6 +47,8 @@ class ClaimLogs(NamedTuple):
     """(draws, slots) chance that the claim comes out as it did by repetition."""
     node_log: NDArray[np.float32]
     """(draws, nodes) log weights of the nodes."""
+    log_rate: NDArray[np.float32] | None
+    """(draws,) log rate of change; None where the truth stays."""
 
 
 def repeated_by_slot(layout: Layout, data: dict[str, Any], terms: Terms) -> jax.Array:
@@ -94,13 +98,12 @@ def witnesses(
 
     Returns:
         (draws, cells) log posterior and (draws, cells) expected number of fresh claims that name the cell, of a
-        question of average difficulty.
+        question of average difficulty (where truths change, of any).
     """
 
     def one(draw: dict[str, Any]) -> tuple[jax.Array, jax.Array]:
         theta = theta_of(features, draw, data.get("text_grid"))
         terms = prepare(JAX, layout, data, theta)
-        slot_log, entry_log = claim_logs(JAX, layout, data, theta, terms, jnp.asarray(0.0))
         in_order = by_icell(JAX, layout, data, theta, terms)
         by_cell = over_orders(JAX, layout, data, in_order)
         truth = truth_logs(JAX, layout, data, theta, by_cell, terms.echo.originality)
@@ -112,12 +115,10 @@ def witnesses(
         shift = prior - evidence[data["cell_question"]] - data["cell_log_orders"]
         at_icell = jnp.exp(in_order + shift[data["icell_cell"]])
         of_order = JAX.sum_by(at_icell, data["icell_instance"], layout.instances)[data["slot_instance"]]
-        # P(not fresh | x, z) = m / p(x | z); the sum over z needs only the entries and the rest that shares one
-        # likelihood.
-        inverse_rest = jnp.exp(-slot_log)
-        change = at_icell[data["entry_icell"]] * inverse_rest[data["entry_slot"]] * jnp.expm1(-entry_log)
-        inverse = of_order * inverse_rest + JAX.sum_by(change, data["entry_slot"], layout.slots)
-        repeats = repeated_by_slot(layout, data, terms) * inverse
+        if layout.change:
+            repeats = repeats_through_time(layout, data, theta, terms, prior)
+        else:
+            repeats = repeats_of_claims(layout, data, theta, terms, at_icell, of_order)
         fresh = jnp.clip(of_order - repeats, 0.0, 1.0) * data["slot_looks"]
         by_row = fresh[data["row_slot"]] * data["row_weight"]
         # Rows that only pad may not reach the last cell, where all answers are of this problem.
@@ -125,6 +126,39 @@ def witnesses(
         return posterior, JAX.sum_by(by_row, cell, layout.cells)
 
     return jax.vmap(one)(draws)
+
+
+def repeats_of_claims(
+    layout: Layout, data: dict[str, Any], theta: dict[str, Any], terms: Terms, at_icell: jax.Array, of_order: jax.Array
+) -> jax.Array:
+    """(slots,) chance that each claim is a repetition, and the order that of its slot."""
+    slot_log, entry_log = claim_logs(JAX, layout, data, theta, terms, jnp.asarray(0.0))
+    # P(not fresh | x, z) = m / p(x | z); the sum over z needs only the entries and the rest that shares one
+    # likelihood.
+    inverse_rest = jnp.exp(-slot_log)
+    change = at_icell[data["entry_icell"]] * inverse_rest[data["entry_slot"]] * jnp.expm1(-entry_log)
+    inverse = of_order * inverse_rest + JAX.sum_by(change, data["entry_slot"], layout.slots)
+    return repeated_by_slot(layout, data, terms) * inverse
+
+
+def repeats_through_time(
+    layout: Layout, data: dict[str, Any], theta: dict[str, Any], terms: Terms, prior: jax.Array
+) -> jax.Array:
+    """The same where truths change: the derivative of the log evidence by the log of what each claim has from
+    repetition."""
+
+    def log_evidence(shift: jax.Array) -> jax.Array:
+        scale, echo = jnp.exp(shift), terms.echo
+        repeated = echo.repeated * by_row_of_slot(JAX, layout, data, scale)
+        silence = data["slot_silence"] * (echo.fresh + (1.0 - echo.fresh) * scale)
+        scaled = terms._replace(echo=echo._replace(repeated=repeated))
+        logs = by_icell(JAX, layout, data | {"slot_silence": silence}, theta, scaled)
+        joint = over_orders(JAX, layout, data, logs) + prior
+        evidence = JAX.logsumexp_by(joint, data["cell_question"], layout.questions)
+        # A question that only pads has no cells.
+        return jnp.where(jnp.isfinite(evidence), evidence, 0.0).sum()
+
+    return jax.grad(log_evidence)(jnp.zeros(layout.slots))
 
 
 def difficulty_nodes(layout: Layout, data: dict[str, Any], theta: dict[str, Any]) -> tuple[jax.Array, jax.Array]:
@@ -153,12 +187,13 @@ def claim_by_claim(layout: Layout, features: tuple[str, ...], data: dict[str, An
             slot_log,
             entry_log,
             look_log_prior(JAX, layout, data, theta),
-            base_log_mass(JAX, data, theta) if "trap" in theta or "correlation" in theta else None,
+            base_log_mass(JAX, data, theta) if layout.change or "trap" in theta or "correlation" in theta else None,
             theta.get("trap"),
             theta.get("correlation"),
             terms.echo.originality if "correlation" in theta else None,
             repeated_by_slot(layout, data, terms),  # type: ignore[arg-type]
             node_log,  # type: ignore[arg-type]
+            theta["log_rate"][0] if layout.change else None,
         )
 
     return jax.vmap(one)(draws)

@@ -122,6 +122,22 @@ class Torch:
             start = function(1 << i, start)
         return start
 
+    def rows(self, x: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
+        """As ``torch.index_select``; there is no padding whose index would be too large."""
+        return torch.index_select(x, 0, index)
+
+    def max_last(self, x: torch.Tensor) -> torch.Tensor:
+        """As ``torch.amax``."""
+        return x.detach().amax(-1)
+
+    def scan(self, function: Callable[[Any, Any], Any], start: Any, over: tuple[torch.Tensor, ...]) -> Any:
+        """A loop."""
+        outs = []
+        for now in zip(*over, strict=True):
+            start, out = function(start, now)
+            outs.append(out)
+        return tuple(torch.stack(parts) for parts in zip(*outs, strict=True))
+
     def sum_by(self, x: torch.Tensor, index: torch.Tensor, size: int) -> torch.Tensor:
         """Segment sums; what is out of range goes to an element more, which is cut off."""
         return x.new_zeros(size + 1).index_add(0, index.clamp(max=size), x)[:size]

@@ -15,6 +15,22 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 
 
+class Change(NamedTuple):
+    """A truth that changes, and what is known of it for certain; times in the unit of the claims' times."""
+
+    rate: float
+    """Rate at which the truth is drawn anew from the base rates, per unit of time."""
+    times: Floats
+    """(n,) time of each claim, not decreasing."""
+    at: float
+    """The time asked about."""
+    pins: tuple[tuple[float, int], ...]
+    """Time and answer of each settled truth."""
+    rejections: tuple[tuple[float, int], ...]
+    """Time and answer of each rejection: from then on the truth is not this answer at any time at which something is
+    said, settled, rejected or asked. Minus infinity for one without a time."""
+
+
 class DenseQuestion(NamedTuple):
     """One one-of-several question, its n claims in event order, all K answers of its domain written out (unnamed
     ones included).
@@ -41,6 +57,10 @@ class DenseQuestion(NamedTuple):
       the likelihood of the claim is ``none_j / K + sum_v weights[j, v] p_j(v | z)``, ``none_j = 1 - sum_v
       weights[j, v]``;
       it is 1 where ``alpha_j + W_j == 0`` (an own note that is first in its question).
+    * where the truth changes z is the truth at the time of the claim, a chain with the law ``prior`` at any time and
+      ``P(z(t + d) = y | z(t) = x) = exp(-rate d) 1[x = y] + (1 - exp(-rate d)) prior[y]``; the popularity of a wrong
+      answer fades as truths do, ``n_j(x) = sum_{k<j} r_k exp(-rate (t_j - t_k)) s_k(x)``; ``pins`` and ``rejections``
+      are observed of the chain;
     * ``P(o_j = k | x, z)`` is proportional to ``w_jk ((1 - none_j) (rho_jk (1-eps) match(j, k) + eps/K) + none_j/K)``.
     """
 
@@ -83,6 +103,9 @@ class DenseQuestion(NamedTuple):
     """rho of the power posterior ``(P(z) L(z)) ** (1 / (1 + (n - 1) rho))`` that the truth follows given the claims, n
     the number of claims that are no own notes; None for none. See `nousppl.models.program.truth_logs`: it is no program
     that claims could be drawn from."""
+
+    change: Change | None = None
+    """How the truth changes; None where it does not."""
 
     @property
     def size(self) -> int:

@@ -5,6 +5,19 @@ from __future__ import annotations
 from typing import NamedTuple
 
 
+class Lanes(NamedTuple):
+    """Runs of events laid end to end in lanes of one length, for questions with about the same number of answers."""
+
+    width: int
+    """Most cells of a question."""
+    steps: int
+    """Length of a lane."""
+    lanes: int
+    """Number of lanes."""
+    runs: int
+    """Number of runs."""
+
+
 class Layout(NamedTuple):
     """Sizes and switches; hashable, so that code is compiled once per layout.
 
@@ -59,6 +72,12 @@ class Layout(NamedTuple):
     """True where some domains are open, so that the popularity of wrong answers may have to be clipped."""
     orders: bool
     """True where some question is averaged over several orders."""
+    change: bool = False
+    """True where truths change."""
+    pinned: bool = False
+    """True where they do and something is settled or rejected."""
+    lanes: tuple[Lanes, ...] = ()
+    """By width, where truths change; see ``nousppl.models.change``."""
 
     @property
     def families(self) -> int:

@@ -91,6 +91,18 @@ class Namespace(Protocol):
         times."""
         ...
 
+    def rows(self, x: Array, index: Array) -> Array:
+        """``x[index]`` along the first axis of a matrix, as `take`."""
+        ...
+
+    def max_last(self, x: Array) -> Array:
+        """The largest element along the last axis, without a gradient."""
+        ...
+
+    def scan(self, function: Callable[[Any, Any], tuple[Any, Any]], start: Any, over: tuple[Array, ...]) -> Any:
+        """``state, out = function(state, (x[i] for x in over))`` for each i in turn; the outs stacked."""
+        ...
+
     def sum_by(self, x: Array, index: Array, size: int) -> Array:
         """Sums of ``x`` (last axis) by ``index``; an index of ``size`` or more is left out."""
         ...

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
+from nousppl.models.change import carry
 from nousppl.models.layout import Layout
 from nousppl.models.namespace import Array, Namespace
 from nousppl.models.origin import Echo, by_row_of_slot, echo, popularity
@@ -64,11 +65,20 @@ def by_cell(xp: Namespace, layout: Layout, data: dict[str, Array], theta: dict[s
 
 
 def by_icell(xp: Namespace, layout: Layout, data: dict[str, Array], theta: dict[str, Array], terms: Terms) -> Array:
-    """(icells,) the same for each order of the claims by itself."""
+    """(icells,) the same for each order of the claims by itself.
+
+    Where the truth changes it is the truth at the time asked about, and what is settled or rejected at other times
+    counts among the claims.
+    """
 
     def given(difficulty: Array) -> Array:
         slot_log, entry_log = claim_logs(xp, layout, data, theta, terms, difficulty)
-        return add_up(xp, layout, data, slot_log, entry_log)
+        if not layout.change:
+            return add_up(xp, layout, data, slot_log, entry_log)
+        rate, law = xp.exp(theta["log_rate"]), base_log_mass(xp, data, theta)
+        carried = carry(xp, layout, data, rate, law, slot_log, entry_log)
+        of_order = by_instance(xp, layout, data, carried.slot) + carried.settled
+        return carried.now + xp.take(of_order, data["icell_instance"])
 
     return over_difficulty(xp, layout, data, theta, given)
 
@@ -131,6 +141,11 @@ def confusion(xp: Namespace, layout: Layout, data: dict[str, Array], theta: dict
     return xp.where(data["term_pair"] >= 0, xp.take(law, index), data["term_uniform"])
 
 
+def by_question(xp: Namespace, data: dict[str, Array], log_rate: Array, slot: Array) -> Array:
+    """Rate of change of the question of some slots."""
+    return xp.take(xp.exp(log_rate), xp.take(data["slot_question"], slot))
+
+
 class Betas(NamedTuple):
     """Weight of the law whatever was said before, against popularity: three times one number, or that of each
     element's claim."""
@@ -155,10 +170,13 @@ def betas(xp: Namespace, layout: Layout, data: dict[str, Array], theta: dict[str
 def _popular(xp: Namespace, layout: Layout, data: dict[str, Array], theta: dict[str, Array], echoes: Echo) -> Terms:
     """Laws of wrong answers by popularity; where there is only one wrong answer (K = 2) it has probability 1."""
     zero, one = xp.array(0.0), xp.array(1.0)
-    counts = echoes.counts or popularity(xp, layout, data, echoes.originality)
+    counts = echoes.counts or popularity(xp, layout, data, echoes.originality, theta.get("log_rate"))
     everyone, with_value, by_value = counts
     slot, beta = data["entry_slot"], betas(xp, layout, data, theta)
     named = xp.where(data["entry_named"], xp.take(by_value, data["entry_last"]), zero)
+    if layout.change:
+        # The sum is as of the last claim for the value.
+        named = named * xp.exp(-by_question(xp, data, theta["log_rate"], slot) * data["entry_lag"])
     first, rival = leaders(xp, layout, data, named) if layout.open else (xp.zeros(layout.slots), named)
     rest = xp.maximum(xp.take(everyone, slot) - named, zero) + beta.entry
     total = by_row_of_slot(xp, layout, data, everyone) + beta.row
@@ -317,14 +335,30 @@ def class_bias(xp: Namespace, data: dict[str, Array], theta: dict[str, Array]) -
 
 def add_up(xp: Namespace, layout: Layout, data: dict[str, Array], slot_log: Array, entry_log: Array) -> Array:
     """(icells,) log likelihood of each answer in each order of its question."""
-    if layout.slot_blocks:
-        slot_log = xp.sum_by(slot_log, data["slot_block"], layout.slot_blocks)
-        by_instance = xp.sum_by(slot_log, data["block_instance"], layout.instances)
-    else:
-        by_instance = xp.sum_by(slot_log, data["slot_instance"], layout.instances)
+    of_instance = by_instance(xp, layout, data, slot_log)
     if layout.entry_blocks:
         entry_log = xp.sum_by(entry_log, data["entry_block"], layout.entry_blocks)
         by_icell = xp.sum_by(entry_log, data["block_icell"], layout.icells)
     else:
         by_icell = xp.sum_by(entry_log, data["entry_icell"], layout.icells)
-    return by_icell + xp.take(by_instance, data["icell_instance"])
+    return by_icell + xp.take(of_instance, data["icell_instance"])
+
+
+def by_instance(xp: Namespace, layout: Layout, data: dict[str, Array], slot_log: Array) -> Array:
+    """(instances,) sums of what the slots of each question have, in each order."""
+    if not layout.slot_blocks:
+        return xp.sum_by(slot_log, data["slot_instance"], layout.instances)
+    slot_log = xp.sum_by(slot_log, data["slot_block"], layout.slot_blocks)
+    return xp.sum_by(slot_log, data["block_instance"], layout.instances)
+
+
+def base_log_mass(xp: Namespace, data: dict[str, Array], theta: dict[str, Array]) -> Array:
+    """(cells,) log base rate of each cell, whatever is settled or rejected."""
+    log_prior = data["cell_log_mass"]
+    if "base_rates" in theta:
+        rates = theta["base_rates"]
+        log_rates = rates - xp.take(
+            xp.logsumexp_by(rates, data["class_attribute"], rates.shape[0]), data["class_attribute"]
+        )
+        log_prior = xp.where(data["cell_class"] >= 0, xp.take(log_rates, xp.positive(data["cell_class"])), log_prior)
+    return log_prior

@@ -179,13 +179,22 @@ def affinity_sums(
     return total + (xp.sum_by(same, data["row_slot"], layout.slots) if layout.soft else same), same
 
 
-def popularity(xp: Namespace, layout: Layout, data: dict[str, Array], originality: Array) -> tuple[Array, Array, Array]:
+def popularity(
+    xp: Namespace, layout: Layout, data: dict[str, Array], originality: Array, log_rate: Array | None = None
+) -> tuple[Array, Array, Array]:
     """Running counts of originals: all before each slot (slots,), with the row's value before it (rows,), and the
-    inclusive sums by value in chain order (rows,), which the entries point into."""
-    order, position = data["chain_order"][:2], data["chain_position"][:2]
+    inclusive sums by value in chain order (rows,), which the entries point into.
+
+    Where truths change, at ``log_rate`` (questions,), counts fade by the chance that a truth is still the same.
+    """
+    order, position, time = data["chain_order"][:2], data["chain_position"][:2], None
     values = xp.take(by_row_of_slot(xp, layout, data, originality) * data["row_share"], order)
-    totals = running_sums(xp, values, position, None, xp.array(0.0), layout.rounds)
-    sums = before(xp, totals, position, None, xp.array(0.0))
+    rate = xp.array(0.0)
+    if log_rate is not None:
+        of_slot = xp.take(xp.exp(log_rate), data["slot_question"])
+        rate, time = xp.take(by_row_of_slot(xp, layout, data, of_slot), order), data["chain_time"][:2]
+    totals = running_sums(xp, values, position, time, rate, layout.rounds)
+    sums = before(xp, totals, position, time, rate)
     everyone = by_slot(xp, layout, data, xp.take(sums[0], data["chain_inverse"][0]))
     return everyone, xp.take(sums[1], data["chain_inverse"][1]), totals[1]
 
@@ -211,7 +220,8 @@ def echo(xp: Namespace, layout: Layout, data: dict[str, Array], theta: dict[str,
     if layout.soft:
         matched = xp.sum_by(matched, data["row_slot"], layout.slots)
     original = _ratio(xp, alpha, alpha + matched)
-    counts = None if layout.lag else popularity(xp, layout, data, original)
+    # Where neither weights nor truths fade, the sums are those of the popularity of wrong answers.
+    counts = None if layout.lag or layout.change else popularity(xp, layout, data, original)
     base, base_same = counts[:2] if counts else _base_sums(xp, layout, data, theta, original)
     total = theta["strangers"] * base + strong
     same_value = theta["strangers"] * base_same + strong_same + text_sums(xp, layout, data, theta, original)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from nousppl.errors import InferenceError
 from nousppl.models.layout import Layout
 from nousppl.models.namespace import Array, Namespace
-from nousppl.models.one_of import likelihood, log_add
+from nousppl.models.one_of import base_log_mass, likelihood, log_add
 from nousppl.models.origin import subset_weights, subsets
 from nousppl.models.priors import Prior
 
@@ -27,8 +27,10 @@ COPY_ERROR = 1e-4
 EMPTY = -1e30
 """Stands for the log of an empty sum where minus infinity would do harm."""
 
-PARTS = {"reliability": "logit", "freshness": "log_concentration", "popularity": "log_beta"}
+PARTS = {"reliability": "logit", "freshness": "log_concentration", "popularity": "log_beta", "change": "log_rate"}
 """What a formula may predict for each claim -> its name among the parameters of the likelihood."""
+OF_QUESTIONS = "change"
+"""The one that is predicted for each question instead."""
 
 
 class Site(NamedTuple):
@@ -101,14 +103,14 @@ def sample_sites(xp: Namespace, plan: Plan, data: dict[str, Array]) -> dict[str,
 
 
 def linear(xp: Namespace, predictor: Predictor, data: dict[str, Array], values: dict[str, Array]) -> Array:
-    """(claims,) linear predictor: fixed effects plus group effects."""
+    """(claims,), or (questions,) for `OF_QUESTIONS`, linear predictor: fixed effects plus group effects."""
     total, part = xp.array(0.0), predictor.part
     for column, name in enumerate(predictor.fixed):
         if name:
             total = total + values[name] * data[part + " fixed"][column]
     for term, name in enumerate(predictor.groups):
         total = total + xp.take(values[name], data[part + " index"][term]) * data[part + " value"][term]
-    return total + data["claim_zero"]
+    return total + data["question_zero" if part == OF_QUESTIONS else "claim_zero"]
 
 
 def constants(xp: Namespace, plan: Plan, values: dict[str, Array], text_grid: Array | None = None) -> dict[str, Array]:
@@ -213,18 +215,6 @@ def cell_log_prior(xp: Namespace, layout: Layout, data: dict[str, Array], theta:
     return base_log_mass(xp, data, theta) + data["cell_log_possible"]
 
 
-def base_log_mass(xp: Namespace, data: dict[str, Array], theta: dict[str, Array]) -> Array:
-    """(cells,) log base rate of each cell, whatever is settled or rejected."""
-    log_prior = data["cell_log_mass"]
-    if "base_rates" in theta:
-        rates = theta["base_rates"]
-        log_rates = rates - xp.take(
-            xp.logsumexp_by(rates, data["class_attribute"], rates.shape[0]), data["class_attribute"]
-        )
-        log_prior = xp.where(data["cell_class"] >= 0, xp.take(log_rates, xp.positive(data["cell_class"])), log_prior)
-    return log_prior
-
-
 def question_logs(xp: Namespace, layout: Layout, data: dict[str, Array], theta: dict[str, Array]) -> Array:
     """(questions,) log joint density of the claims and the settled truth, or of the claims where nothing is settled.
 
@@ -240,7 +230,11 @@ def question_logs(xp: Namespace, layout: Layout, data: dict[str, Array], theta: 
         return summed
     vote = data["cell_vote"]
     voted = xp.sum_by(xp.where(vote > 0.0, vote * joint, xp.array(0.0)), data["cell_question"], layout.questions)
-    return xp.where(data["at_vote"] > 0.0, voted, summed)
+    at_vote = data["at_vote"] > 0.0
+    if layout.pinned:
+        # The votes say nothing of what is settled at another time than that asked about.
+        at_vote = at_vote & ~data["question_pinned"]
+    return xp.where(at_vote, voted, summed)
 
 
 def log_likelihood(

@@ -15,7 +15,7 @@ from nousppl.blueprint import Blueprint, confusion_index
 from nousppl.compile import Problem, compile_problem, node_grid
 from nousppl.encode import Encoded
 from nousppl.models.hierarchy import Design
-from nousppl.models.program import PARTS, Predictor
+from nousppl.models.program import OF_QUESTIONS, PARTS, Predictor
 from nousppl.padding import Mould, ladder, pad, pad_last
 from nousppl.ragged import mix, uniform
 from nousppl.unfold import Logs
@@ -91,27 +91,21 @@ def _noise(labels: NDArray[np.object_], count: int) -> Floats:
     return np.asarray(ndtri(uniform(bits)))
 
 
-def parameter_draws(
-    blueprint: Blueprint,
-    encoded: Encoded,
-    draws: Draws,
-    claims: NDArray[np.int64],
-    links: NDArray[np.int64] | None = None,
-) -> dict[str, Any]:
-    """What the likelihood needs of each draw: predictors of these claims, affinities of these pairs of sources, and the
-    other parameters; double precision."""
-    plan = blueprint.plan
-    out: dict[str, Any] = {
-        PARTS[predictor.part]: linear_draws(predictor, encoded.designs[predictor.part], draws, claims)
-        for predictor in plan.predictors
-    }
+def parameter_draws(blueprint: Blueprint, encoded: Encoded, draws: Draws, problem: Problem) -> dict[str, Any]:
+    """What the likelihood needs of each draw: predictors of the claims and questions of a problem, affinities of its
+    pairs of sources, and the other parameters; double precision."""
+    plan, claims, links = blueprint.plan, problem.claims, problem.links
+    out: dict[str, Any] = {}
+    for predictor in plan.predictors:
+        rows = problem.questions if predictor.part == OF_QUESTIONS else claims
+        out[PARTS[predictor.part]] = linear_draws(predictor, encoded.designs[predictor.part], draws, rows)
     predicted = tuple(f"{part}_" for part in PARTS)
     for site in plan.sites:
         if site.scale is None and not site.name.startswith(predicted) and not site.name.endswith("_sigma"):
             out[site.name] = draws[site.name]
     if "errors_logit_hard|attribute" in draws:
         out["errors_logit_hard|attribute"] = draws["errors_logit_hard|attribute"]
-    if links is not None and len(links):
+    if len(links):
         out["origin_affinity"] = draws["origin_affinity"][:, links]
     if encoded.bias_level is not None:
         for name, width in widths(blueprint).items():
@@ -177,12 +171,13 @@ def ready(
         sources = min(1 << max(int(back.max(initial=0)), FEW_SOURCES - 1).bit_length(), claims_size)
     if layout.confusion:
         data["confusion_row"] = confusion_index(blueprint, sources)
-    parameters = parameter_draws(blueprint, encoded, draws, problem.claims, problem.links)
+    parameters = parameter_draws(blueprint, encoded, draws, problem)
     if layout.links:
         parameters["origin_affinity"] = pad_last(parameters["origin_affinity"], layout.links)
-    for name in PARTS.values():
+    for part, name in PARTS.items():
         if name in parameters:
-            parameters[name] = pad_last(parameters[name], claims_size)
+            size = layout.questions if part == OF_QUESTIONS else claims_size
+            parameters[name] = pad_last(parameters[name], size)
     for name, width in widths(blueprint).items():
         if name in parameters:
             parameters[name] = pad_last(parameters[name], sources * width)
@@ -208,13 +203,13 @@ class Answers:
     ) -> None:
         self.blueprint, self.encoded, self.draws, self.seed, self.mould = blueprint, encoded, draws, seed, mould
 
-    def cells(self, questions: NDArray[np.int64]) -> tuple[Floats, Floats, Floats]:
+    def cells(self, questions: NDArray[np.int64], at: Floats | None = None) -> tuple[Floats, Floats, Floats]:
         """Mean probability, its standard deviation over draws, and fresh witnesses, of all cells of the questions in
-        order."""
+        order, at the times (questions,) or (1,) that are asked about."""
         from nousppl.inference.exact import posterior_cells
 
         parts = []
-        for problem, layout, size in self.pieces(questions):
+        for problem, layout, size in self.pieces(questions, at):
             data, parameters = ready(self.blueprint, self.encoded, problem, layout, self.draws, size)
             logs, support = posterior_cells(layout, self.blueprint.plan.features, data, parameters, True)
             kept = np.exp(np.asarray(logs[:, : problem.layout.cells], np.float64))
@@ -233,12 +228,14 @@ class Answers:
             parts.append(logs[:, : problem.layout.questions].astype(np.float64))
         return np.concatenate(parts, axis=1)
 
-    def pieces(self, questions: NDArray[np.int64]) -> Iterator[tuple[Problem, Layout, int]]:
+    def pieces(self, questions: NDArray[np.int64], at: Floats | None = None) -> Iterator[tuple[Problem, Layout, int]]:
         """Chunks of the questions compiled, each with the layout and the number of claims to pad it to."""
         pieces = list(chunks(self.encoded, questions, self._chunk()))
         mould = self.mould if self.mould is not None or len(pieces) == 1 else Mould(room=1.0)
+        times = None if at is None else np.broadcast_to(at, len(questions))
         for piece in pieces:
-            problem = compile_problem(self.encoded, piece, self.seed)
+            asked = None if times is None else times[np.searchsorted(questions, piece)]
+            problem = compile_problem(self.encoded, piece, self.seed, asked)
             if mould is None:
                 yield problem, problem.layout, max(len(problem.claims), 1)
             else:
@@ -292,7 +289,7 @@ class OneQuestion:
 
         small = self.problem.layout
         # What pads is left out before anything is copied: this is most of the time that a single belief takes.
-        sizes = (small.slots, small.entries, small.cells, small.cells, None, None, small.slots, small.slots, None)
+        sizes = (small.slots, small.entries, small.cells, small.cells, None, None, small.slots, small.slots, None, None)
         blocks = []
         for first in range(start, stop, self.jax_step):
             index = np.minimum(np.arange(first, first + self.jax_step), self.draws - 1)

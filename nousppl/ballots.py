@@ -54,7 +54,7 @@ class Ballots:
         """
         coded = evidence.coded
         cells = build_cells(coded, Domains.of(answers, evidence))
-        settled, rejected = settled_cells(coded, cells)
+        settled, rejected = settled_cells(coded, cells, False)
         allowed = np.ones(len(cells.value), bool)
         allowed[rejected] = False
         counts = (coded.claim_origin < 0) & ~coded.claim_derived

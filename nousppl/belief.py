@@ -60,15 +60,17 @@ class Belief:
     samples: Floats
     """(D, V) probability of each answer under each draw of the trust; the belief is their mean."""
     path: Floats
-    """(n+1, V) belief before any claim (row 0, the prior) and after each claim."""
+    """(n+2, V) belief before any claim (row 0, the prior), after each claim, and at the time asked about."""
     log_odds: Floats
-    """(n+1, V) log-odds of the path, each answer against the rest, in nats; infinite only where settled or rejected."""
+    """(n+2, V) log-odds of the path, each answer against the rest, in nats; infinite only where settled or rejected."""
     origins_of: Callable[[], Floats]
     """Gives (n, n+1): probability that claim j is fresh (column 0) or repeats claim k (column 1+k)."""
     status: tuple[str, ...]
     """(n,) why a claim adds nothing ("repeats claim 3 (given)", "own note", "revoked"), else ""."""
     fresh_of: Callable[[], Floats] | None = None
     """Gives (n,) column 0 of the origins, where that is cheaper than all of them; optional."""
+    before: tuple[Floats, Floats] | None = None
+    """(n, V) belief just before each claim and its log-odds, where it drifts between claims; else None."""
     witnesses: Floats | None = None
     """(V,) independent witnesses behind each answer, where known without the origins; optional."""
 
@@ -76,9 +78,9 @@ class Belief:
         n, size = len(self.status), len(self.answers)
         if self.samples.ndim != 2 or self.samples.shape[1] != size:
             raise ValueError(f"samples must be (draws, {size}), got {self.samples.shape}")
-        if self.path.shape != (n + 1, size) or self.log_odds.shape != (n + 1, size):
+        if self.path.shape != (n + 2, size) or self.log_odds.shape != (n + 2, size):
             raise ValueError(
-                f"path and log_odds must be ({n + 1}, {size}), got {self.path.shape}, {self.log_odds.shape}"
+                f"path and log_odds must be ({n + 2}, {size}), got {self.path.shape}, {self.log_odds.shape}"
             )
 
     @cached_property
@@ -193,26 +195,34 @@ class Belief:
             raise QuestionError(f"{display.title(self.question)}: {value!r} is no answer; answers are {allowed}")
         return float(self.path[-1, -1] / max(self.others, 1))
 
+    @property
+    def _before(self) -> tuple[Floats, Floats]:
+        """(n, V) belief just before each claim, and its log-odds."""
+        return (self.path[:-2], self.log_odds[:-2]) if self.before is None else self.before
+
     @cached_property
     def _points(self) -> Floats:
-        """(n+1,) change of the log-odds of the top answer by the prior and by each claim."""
-        odds = self.log_odds[:, self.top]
+        """(n+2,) change of the log-odds of the top answer by the prior, by each claim and by time."""
+        odds, before = self.log_odds[:, self.top], self._before[1][:, self.top]
+        drift = np.r_[before, odds[-1]]
         with np.errstate(invalid="ignore"):
-            change = np.diff(odds, prepend=0.0)
-        change[1:][odds[1:] == odds[:-1]] = 0.0
-        return change
+            by_claim, by_time = odds[1:-1] - before, drift[1:] - odds[1:-1]
+        by_claim[odds[1:-1] == before], by_time[drift[1:] == odds[1:-1]] = 0.0, 0.0
+        return np.r_[drift[0], by_claim, by_time.sum()]
 
     @property
     def points(self) -> pd.DataFrame:
         """What moved the belief: a row "prior", a row for each claim in the order of events, and a row "time".
 
         Column ``points`` is the change of the log-odds of the top answer against the rest, in nats; the rows add up to
-        the log-odds of the belief. ``note`` says why a claim adds nothing.
+        the log-odds of the belief. Where truths change, the row "time" is what happened between the claims and since
+        the last: old news counts for less, and what was settled in between counts. ``note`` says why a claim adds
+        nothing.
         """
         claims = self._claims
         labels = ["prior", *claims["claim"], "time"]
         table = claims.reset_index(drop=True).reindex(range(-1, len(claims) + 1))
-        table["points"] = np.r_[self._points, 0.0]
+        table["points"] = self._points
         table["note"] = ["", *self.status, ""]
         return table.set_axis(pd.Index(labels, dtype=object, name="row"))
 
@@ -266,13 +276,14 @@ class Belief:
 
         Returns:
             A row a claim in the order of events: time, claim, source, value, ``prior`` and ``posterior`` (probability
-            of the final top answer before and after it), ``surprise`` (bits of the claim's value under the prior).
+            of the final top answer just before and after it), ``surprise`` (bits of the claim's value under the prior).
         """
+        before = self._before[0]
         table = self._claims[["time", "claim", "source", "value"]].copy()
-        table["prior"], table["posterior"] = self.path[:-1, self.top], self.path[1:, self.top]
+        table["prior"], table["posterior"] = before[:, self.top], self.path[1:-1, self.top]
         weight = self._said / np.maximum(self._said.sum(axis=1, keepdims=True), 1e-300)
         with np.errstate(divide="ignore"):
-            table["surprise"] = -np.log2((weight * self.path[:-1]).sum(axis=1)) + 0.0
+            table["surprise"] = -np.log2((weight * before).sum(axis=1)) + 0.0
         return table
 
     @property

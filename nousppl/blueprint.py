@@ -16,7 +16,7 @@ from nousppl.errors import ModelError
 from nousppl.evidence import Evidence
 from nousppl.models.hierarchy import INTERCEPT, Design, Encoding, Formula, encode
 from nousppl.models.priors import Prior, half_normal, log_normal, normal, student_t
-from nousppl.models.program import Plan, Predictor, Site
+from nousppl.models.program import OF_QUESTIONS, Plan, Predictor, Site
 from nousppl.models.specification import Errors, Origin
 from nousppl.text import GRID
 
@@ -26,7 +26,11 @@ if TYPE_CHECKING:
 CENTRED_FROM = 25
 """Levels with at least this many claims get a centred effect."""
 
-_INTERCEPTS = {"reliability": normal(1.1, 1.0), "popularity": normal(1.0, 1.0)}
+_INTERCEPTS = {
+    "reliability": normal(1.1, 1.0),
+    "popularity": normal(1.0, 1.0),
+    "change": normal(-float(np.log(365.0)), 1.5),
+}
 """Priors of intercepts; where a part has none its intercept is 0 unless the user gives it a prior."""
 _ORIGIN_SITES = {"strangers": "origin_log_strangers", "affinity": "origin_affinity_sigma"}
 TRAP, CORRELATION = 0.02, 0.35
@@ -73,6 +77,8 @@ def formulas(model: TrustModel) -> dict[str, Formula]:
         texts["freshness"] = model.freshness
     if model.errors.shared_formula is not None:
         texts["popularity"] = model.errors.shared_formula
+    if model.change is not None:
+        texts["change"] = model.change
     return {part: Formula.parse(part, text) for part, text in texts.items()}
 
 
@@ -224,12 +230,23 @@ def assemble(
 
 
 def _encode(formula: Formula, evidence: Evidence | None) -> Encoding:
+    if formula.name == OF_QUESTIONS:
+        _refuse_other_columns(formula)
     if evidence is not None:
-        return encode(formula, evidence.covariates)
+        return encode(formula, evidence.coded.questions if formula.name == OF_QUESTIONS else evidence.covariates)
     # Without rows the categories of a column are not known, so fixed effects and slopes are numbers.
     numbers = {column for term in formula.fixed_factors for column in term} | {group.slope for group in formula.groups}
     columns = {name: pd.Series(dtype=float if name in numbers else object) for name in formula.columns}
     return encode(formula, pd.DataFrame(columns))
+
+
+def _refuse_other_columns(formula: Formula) -> None:
+    """A rate of change is one of a question, not of a claim."""
+    other = [column for column in formula.columns if column not in ("entity", "attribute")]
+    if other:
+        raise ModelError(
+            f"change = '{formula.text}': column {other[0]!r} is not one of a question; allowed are entity and attribute"
+        )
 
 
 def _error_sites(
@@ -306,9 +323,12 @@ def centring(
     out = {}
     sizes = {site.name: site.size or 0 for site in plan.sites if site.scale is not None}
     for predictor in plan.predictors:
+        rows = claims
+        if predictor.part == OF_QUESTIONS:
+            rows = np.unique(encoded.coded.claim_question[claims])
         for group, name in zip(encoded.designs[predictor.part].groups, predictor.groups, strict=True):
             if name in sizes:
-                counts = np.bincount(group.index[claims], minlength=sizes[name])[: sizes[name]]
+                counts = np.bincount(group.index[rows], minlength=sizes[name])[: sizes[name]]
                 out["centred " + name] = counts >= CENTRED_FROM
     for name in ("origin_affinity", "errors_logit_hard|attribute", "errors_bias|source", "errors_confusion|source"):
         if name in sizes:

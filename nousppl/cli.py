@@ -96,6 +96,7 @@ app = typer.Typer(
 Claims = Annotated[Path, typer.Option("--claims", help="Table of claims: csv, csv.gz or parquet.")]
 Settled = Annotated[Path | None, typer.Option("--settled", help="Table of settled facts.")]
 Sources = Annotated[Path | None, typer.Option("--sources", help="Table of sources, with columns of your own.")]
+At = Annotated[str | None, typer.Option("--at", help="The time asked about, where truths change; default the latest.")]
 KnownBy = Annotated[str | None, typer.Option("--known-by", help="Use only what was known by this time.")]
 Seed = Annotated[int, typer.Option("--seed", help="Seed of everything random.")]
 
@@ -212,6 +213,7 @@ def posterior(
     attribute: Annotated[str, typer.Option("--attribute", help="What is asked of it.")],
     settled: Settled = None,
     sources: Sources = None,
+    at: At = None,
     known_by: KnownBy = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the belief as json.")] = False,
 ) -> None:
@@ -221,7 +223,7 @@ def posterior(
 
     known = load(trust)
     evidence = _evidence(claims, settled, sources, known_by)
-    belief = known.posterior(find_question(evidence, entity, attribute))
+    belief = known.posterior(find_question(evidence, entity, attribute), _time(evidence, at, "--at"))
     if as_json:
         typer.echo(json.dumps(belief.to_dict(), indent=2, ensure_ascii=False, allow_nan=False))
     else:
@@ -234,6 +236,7 @@ def posteriors(
     claims: Claims,
     settled: Settled = None,
     sources: Sources = None,
+    at: At = None,
     known_by: KnownBy = None,
     out: Annotated[Path, typer.Option("--out", help="Where the beliefs go: parquet, csv or csv.gz.")] = Path(
         "beliefs.parquet"
@@ -246,7 +249,8 @@ def posteriors(
 
     ending_of(_folder_exists(out))
     known = load(trust)
-    beliefs = known.posteriors(_evidence(claims, settled, sources, known_by))
+    evidence = _evidence(claims, settled, sources, known_by)
+    beliefs = known.posteriors(evidence, _time(evidence, at, "--at"))
     beliefs.write(out)
     show(console.beliefs_view(beliefs), console.sentence(f"The beliefs are in {out}"))
 
@@ -290,14 +294,17 @@ def _evidence(claims: Path, settled: Path | None, sources: Path | None, known_by
     from nousppl.evidence import Evidence
 
     evidence = Evidence.from_csv(claims, settled=settled, sources=sources)
-    if known_by is None:
-        return evidence
-    if evidence.time_kind != "numbers":
-        return evidence.known_by(known_by)
+    return evidence if known_by is None else evidence.known_by(_time(evidence, known_by, "--known-by"))
+
+
+def _time(evidence: Evidence, given: str | None, option: str) -> str | float | None:
+    """A time on the command line: a number where those in the tables are."""
+    if given is None or evidence.time_kind != "numbers":
+        return given
     try:
-        return evidence.known_by(float(known_by))
+        return float(given)
     except ValueError as error:
-        raise QuestionError(f"--known-by {known_by!r}: times in these tables are numbers") from error
+        raise QuestionError(f"{option} {given!r}: times in these tables are numbers") from error
 
 
 def _folder_exists(out: Path) -> Path:

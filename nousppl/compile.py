@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nousppl.encode import Encoded
+from nousppl.lanes import lay_lanes
 from nousppl.listed import listed_affinities, pair_links
 from nousppl.models.layout import Layout
 from nousppl.models.origin import subsets
@@ -25,6 +26,7 @@ from nousppl.ragged import (
     ranges,
     sums_before,
 )
+from nousppl.settled import Settled
 from nousppl.slots import Chains, Slots, chain, joint, lay_out
 from nousppl.text import listed_pairs
 
@@ -47,6 +49,9 @@ class Problem:
         cells: (cells,) index of each cell in ``encoded.cells``.
         slot_claim: (slots,) index into ``claims`` of each slot.
         links: (links,) the pairs of sources that occur, index into the model's affinities.
+        times: (slots,) time of each slot.
+        at: (questions,) times asked about, where truths change.
+        settled: what is settled of the questions at which time, where truths change; else None.
     """
 
     layout: Layout
@@ -56,16 +61,21 @@ class Problem:
     cells: Ints
     slot_claim: Ints
     links: Ints
+    times: Floats
+    at: Floats
+    settled: Settled | None
 
 
-def compile_problem(encoded: Encoded, questions: Ints, seed: int = 0) -> Problem:
+def compile_problem(encoded: Encoded, questions: Ints, seed: int = 0, at: Floats | None = None) -> Problem:
     """Lay out the claims of some questions.
 
     Args:
         encoded: the encoded evidence.
         questions: sorted indices of questions.
         seed: keys the random orders of claims whose order is not known.
+        at: (questions,) times asked about, where truths change; default the latest time of the evidence.
     """
+    at = np.full(len(questions), encoded.latest) if at is None else at
     offset = encoded.claim_offset
     claims = ranges(offset[questions], np.diff(offset)[questions])
     local = np.repeat(np.arange(len(questions)), np.diff(offset)[questions])
@@ -84,7 +94,7 @@ def compile_problem(encoded: Encoded, questions: Ints, seed: int = 0) -> Problem
     data: dict[str, Any] = {}
     _claims(data, encoded, claims)
     _slots(data, encoded, slots, questions, claims)
-    _cells(data, encoded, slots, questions)
+    _cells(data, encoded, slots, questions, at)
     _chains(data, encoded, slots, chains, len(groups))
     _entries(data, encoded, slots, chains[1], questions)
     data |= listed_affinities(encoded, slots, claims, chains[1])
@@ -93,9 +103,18 @@ def compile_problem(encoded: Encoded, questions: Ints, seed: int = 0) -> Problem
     if "pair_row" in data and len(links):
         data["pair_link"] = pair_links(encoded, slots, claims, data, links)
     layout = _layout(encoded, slots, questions, claims, data, len(groups))
+    known = None if encoded.settled is None else encoded.settled.of(questions)
+    if known is not None:
+        sizes = np.diff(encoded.cells.offset)[questions]
+        arrays, lanes = lay_lanes(data, slots, known, sizes, at)
+        data |= arrays
+        layout = layout._replace(change=True, pinned=len(known.question) > 0, lanes=lanes)
     cells = ranges(encoded.cells.offset[questions], np.diff(encoded.cells.offset)[questions])
-    index = [_frozen(array.astype(np.int64)) for array in (questions, claims, cells, slots.claim, links)]
-    return Problem(layout, _cast(data), *index)
+    asked, said, answers, of_slot, pairs = (
+        _frozen(array.astype(np.int64)) for array in (questions, claims, cells, slots.claim, links)
+    )
+    times = np.repeat(slots.begin, np.diff(slots.start)) + slots.time
+    return Problem(layout, _cast(data), asked, said, answers, of_slot, pairs, times, at, known)
 
 
 def _claims(data: dict[str, Any], encoded: Encoded, claims: Ints) -> None:
@@ -114,8 +133,9 @@ def _slots(data: dict[str, Any], encoded: Encoded, slots: Slots, questions: Ints
     silence = 1.0 - np.bincount(slots.row_slot, weights=weight, minlength=len(of_slot))
     data["slot_claim"] = slots.claim
     data["slot_instance"] = slots.instance
-    if encoded.errors.correlation:
+    if encoded.errors.correlation or encoded.settled is not None:
         data["slot_question"] = slots.question[slots.instance]
+    if encoded.errors.correlation:
         data["slot_part"] = 1.0 / slots.orders[data["slot_question"]]
     data["slot_looks"] = np.where(coded.claim_derived[of_slot], 0.0, 1.0)
     data["slot_size"] = size[slots.instance]
@@ -129,7 +149,7 @@ def _slots(data: dict[str, Any], encoded: Encoded, slots: Slots, questions: Ints
     data["row_share"] = encoded.row_share[slots.row]
 
 
-def _cells(data: dict[str, Any], encoded: Encoded, slots: Slots, questions: Ints) -> None:
+def _cells(data: dict[str, Any], encoded: Encoded, slots: Slots, questions: Ints, at: Floats) -> None:
     cells = encoded.cells
     count = np.diff(cells.offset)[questions]
     index = ranges(cells.offset[questions], count)
@@ -139,11 +159,7 @@ def _cells(data: dict[str, Any], encoded: Encoded, slots: Slots, questions: Ints
     data["cell_log_count"] = np.log(cells.count[index])
     data["cell_log_mass"] = np.log(cells.count[index]) - np.log(cells.size[questions][question])
     data["cell_class"] = cells.klass[index]
-    possible = np.zeros(len(index))
-    settled = encoded.settled_cell[questions][question]
-    possible[(settled >= 0) & (settled != index)] = -np.inf
-    possible[np.isin(index, encoded.rejected_cells)] = -np.inf
-    data["cell_log_possible"] = possible
+    data["cell_log_possible"] = _possible(encoded, questions, index, question, at)
     data["cell_log_orders"] = np.log(slots.orders)[question]
     per_instance = np.diff(slots.icell_offset)
     data["icell_instance"] = np.repeat(np.arange(len(per_instance)), per_instance)
@@ -152,6 +168,25 @@ def _cells(data: dict[str, Any], encoded: Encoded, slots: Slots, questions: Ints
     data["icell_question"] = slots.question[data["icell_instance"]]
     data["question_level"] = encoded.attribute_level[questions]
     data["question_weight"] = np.ones(len(questions))
+    if encoded.settled is not None:
+        data["question_zero"] = np.zeros(len(questions))
+        data["question_pinned"] = encoded.settled_cell[questions] >= 0
+
+
+def _possible(encoded: Encoded, questions: Ints, index: Ints, question: Ints, at: Floats) -> Floats:
+    """(cells,) 0, or minus infinity for an answer that is rejected, or where another one is settled; where truths
+    change, what was rejected by the time asked about."""
+    possible = np.zeros(len(index))
+    if encoded.settled is not None:
+        known = encoded.settled.of(questions)
+        gone = known.rejected & (known.time <= at[known.question])
+        first = np.searchsorted(question, known.question[gone])
+        possible[first + known.cell[gone]] = -np.inf
+        return possible
+    settled = encoded.settled_cell[questions][question]
+    possible[(settled >= 0) & (settled != index)] = -np.inf
+    possible[np.isin(index, encoded.rejected_cells)] = -np.inf
+    return possible
 
 
 def votes(
@@ -176,13 +211,15 @@ def _chains(data: dict[str, Any], encoded: Encoded, slots: Slots, chains: list[C
     """Chains for the running sums that depend on parameters; sums that do not are taken here."""
     share = data["row_share"]
     lag = encoded.origin is not None and encoded.origin.lag
+    timed = lag or encoded.settled is not None
     kept = chains if lag else chains[:2]
     data["chain_order"] = np.stack([c.order for c in kept])
     data["chain_position"] = np.stack([c.place for c in kept])
     data["chain_inverse"] = np.stack([c.inverse for c in kept])
-    if lag:
+    if timed:
         time = slots.time[slots.row_slot]
         data["chain_time"] = np.stack([time[c.order] for c in kept])
+    if lag:
         return
     sums = [sums_before(share[c.order], c.place)[c.inverse] for c in chains]
     data["same_count"] = sums[1]
@@ -217,6 +254,9 @@ def _entries(data: dict[str, Any], encoded: Encoded, slots: Slots, by_cell: Chai
     named = (last >= 0) & (in_order[np.maximum(last, 0)] == icell) if len(in_order) else np.zeros(len(slot), bool)
     data["entry_slot"], data["entry_icell"] = slot, icell
     data["entry_last"], data["entry_named"] = np.where(named, last, 0), named
+    if encoded.settled is not None:
+        of_row = slots.time[slots.row_slot[by_cell.order]]
+        data["entry_lag"] = np.where(named, slots.time[slot] - of_row[np.where(named, last, 0)], 0.0)
     rows = np.bincount(slots.row_slot, minlength=len(slots.claim))
     data["term_entry"] = np.repeat(np.arange(len(slot)), rows[slot])
     data["term_row"] = row = ranges(data["slot_first_row"][slot], rows[slot])

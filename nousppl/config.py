@@ -4,6 +4,7 @@ Example::
 
     reliability = "1 + (1|kind) + (1|source)"
     freshness = "1 + (1|source)"
+    change = "1 + (1|attribute)"   # log rate at which truths change; left out, they stay
 
     [origin]                  # origin = false: no echoes
     strong = "same_source + same_channel"
@@ -41,7 +42,7 @@ from nousppl.errors import FileError, ModelError
 from nousppl.inference.options import NUTS, SVI
 from nousppl.models.specification import Errors, Origin
 
-TOP = {"reliability": (str,), "freshness": (str,), "base_rates": (str,)}
+TOP = {"reliability": (str,), "freshness": (str,), "change": (str,), "base_rates": (str,)}
 """Keys at the top, and the kinds of value that they take."""
 TABLES = ("origin", "errors", "answers", "fit")
 FIT = {"method": (str,), "learn_from": (str,), "seed": (int,), "backend": (str,)}

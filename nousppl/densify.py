@@ -13,7 +13,7 @@ from nousppl.asking import bias_sources, parameter_draws
 from nousppl.blueprint import Blueprint
 from nousppl.compile import Problem, compile_problem
 from nousppl.encode import Encoded, is_confused
-from nousppl.models.dense import DenseQuestion
+from nousppl.models.dense import Change, DenseQuestion
 from nousppl.models.program import COPY_ERROR
 from nousppl.unfold import PairWorld
 
@@ -58,14 +58,14 @@ def write_out(
     """
     chosen = {name: value[draw : draw + 1] for name, value in draws.items()}
     problem = compile_problem(encoded, np.array([question]), seed) if problem is None else problem
-    drawn = parameter_draws(blueprint, encoded, chosen, problem.claims, problem.links)
+    drawn = parameter_draws(blueprint, encoded, chosen, problem)
     theta = {name: np.asarray(value[0]) for name, value in drawn.items()}
     world = PairWorld(encoded, problem, len(encoded.features), blueprint.text_grid)
     layout, claims = problem.layout, len(problem.claims)
     counts = np.rint(encoded.cells.count[problem.cells]).astype(int)
     expand = np.repeat(np.arange(layout.cells), counts)
     rates = _mass(blueprint, problem, theta)[expand] / counts[expand]
-    mass = rates * np.exp(problem.data["cell_log_possible"])[expand]
+    mass = rates if encoded.settled is not None else rates * np.exp(problem.data["cell_log_possible"])[expand]
     confusion = _confusion(blueprint, encoded, problem, theta)
     logit = np.repeat(theta["logit"][:claims, None], len(expand), axis=1) + _bias(
         blueprint, encoded, problem, theta, expand
@@ -101,9 +101,26 @@ def write_out(
             trap=_chance(theta, "trap"),
             hard=_hard(encoded, question, theta),
             correlation=_chance(theta, "correlation"),
+            change=_change(problem, theta, order, expand),
         )
         out.append(Written(dense, _labels(encoded, problem.cells, counts), problem.claims[by]))
     return out
+
+
+def _change(problem: Problem, theta: dict[str, Any], order: int, expand: NDArray[np.int64]) -> Change | None:
+    """How the truth changes, claims in one of their orders; None where it does not."""
+    known = problem.settled
+    if known is None:
+        return None
+    of_cell = np.searchsorted(expand, known.cell)
+    facts = list(zip(known.time.tolist(), of_cell.tolist(), known.rejected.tolist(), strict=True))
+    return Change(
+        rate=float(np.exp(theta["log_rate"][0])),
+        times=problem.times[problem.data["slot_instance"] == order],
+        at=float(problem.at[0]),
+        pins=tuple((time, cell) for time, cell, rejected in facts if not rejected),
+        rejections=tuple((time, cell) for time, cell, rejected in facts if rejected),
+    )
 
 
 def _betas(encoded: Encoded, theta: dict[str, Any], claims: int) -> NDArray[np.float64] | float | None:

@@ -18,8 +18,10 @@ from nousppl.coded import Coded
 from nousppl.errors import ModelError
 from nousppl.evidence import Evidence
 from nousppl.models.hierarchy import Design, Encoding
+from nousppl.models.program import OF_QUESTIONS
 from nousppl.models.specification import Errors, Origin
 from nousppl.ragged import offsets
+from nousppl.settled import Settled, settled_in_time
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -172,10 +174,14 @@ class Encoded:
     origin: Origin | None
     errors: Errors
     settled_cell: Ints
-    """(Q,) cell of the settled truth; -1 where nothing is settled."""
+    """(Q,) cell of the settled truth, the last one where it changes; -1 where nothing is settled."""
     rejected_cells: Ints
     confusion_start: Ints
     """See `Domains.confusion_start`; all -1 in a model without a class bias."""
+    settled: Settled | None
+    """What is settled at which time; None where truths do not change."""
+    latest: float
+    """Time of the latest claim or settled fact."""
     cache: dict[str, Any] = field(default_factory=dict, compare=False)
 
 
@@ -201,11 +207,13 @@ def encode_claims(
     columns = origin.columns if origin is not None else ()
     features = tuple(_feature_codes(frame, column) for column in columns)
     count = np.bincount(coded.row_claim, weights=coded.row_weight, minlength=len(coded.claim_question))
-    settled, rejected = settled_cells(coded, cells)
+    changes = OF_QUESTIONS in encodings
+    settled, rejected = settled_cells(coded, cells, changes)
+    frames = {OF_QUESTIONS: coded.questions}
     return Encoded(
         coded=coded,
         cells=cells,
-        designs={part: encoding.design(frame) for part, encoding in encodings.items()},
+        designs={part: encoding.design(frames.get(part, frame)) for part, encoding in encodings.items()},
         features=features,
         attribute_level=1 + pd.Index(attributes, dtype=object).get_indexer(coded.questions["attribute"].astype(object)),
         affinity=affinity,
@@ -222,7 +230,14 @@ def encode_claims(
         settled_cell=settled,
         rejected_cells=rejected,
         confusion_start=np.where(errors.bias != "none", domains.confusion_start, -1),
+        settled=settled_in_time(coded, cells.of_answer[coded.settled_answer], cells.offset) if changes else None,
+        latest=_latest(coded),
     )
+
+
+def _latest(coded: Coded) -> float:
+    times = np.concatenate([coded.claim_time, coded.settled_time])
+    return float(np.max(times[np.isfinite(times)], initial=-np.inf)) if np.isfinite(times).any() else 0.0
 
 
 def _feature_codes(frame: pd.DataFrame, column: str) -> Ints:
@@ -343,27 +358,28 @@ def _refuse_small_domains(coded: Coded, domains: Domains, named: Ints, attribute
                 )
 
 
-def settled_cells(coded: Coded, cells: Cells) -> tuple[Ints, Ints]:
-    """Cell of each question's settled truth (-1 for none), and the rejected cells."""
+def settled_cells(coded: Coded, cells: Cells, changes: bool) -> tuple[Ints, Ints]:
+    """Cell of each question's settled truth (-1 for none, the last one where truths change), and the rejected cells."""
     cell = cells.of_answer[coded.settled_answer]
     truth = ~coded.settled_rejected
     out = np.full(len(coded.questions), -1, np.int64)
     question = coded.settled_question
     out[question[truth]] = cell[truth]
     clash = truth & (out[question] != cell)
-    if clash.any():
+    if clash.any() and not changes:
         i = int(np.flatnonzero(clash)[0])
         row = coded.questions.iloc[question[i]]
         raise ModelError(
             f"settled: entity {row['entity']!r}, attribute {row['attribute']!r} is settled as {cells.value[cell[i]]!r} "
-            f"and as {cells.value[out[question[i]]]!r} at different times; a truth that changes is not in this model"
+            f"and as {cells.value[out[question[i]]]!r} at different times; a truth that changes needs "
+            "change=..., such as '1 + (1|attribute)'"
         )
     rejected = np.unique(cell[coded.settled_rejected])
-    _refuse_all_rejected(coded, cells, out, rejected)
+    _refuse_all_rejected(coded, cells, out, rejected, changes)
     return out, rejected
 
 
-def _refuse_all_rejected(coded: Coded, cells: Cells, settled: Ints, rejected: Ints) -> None:
+def _refuse_all_rejected(coded: Coded, cells: Cells, settled: Ints, rejected: Ints, changes: bool) -> None:
     question = np.searchsorted(cells.offset, rejected, side="right") - 1
     gone = np.bincount(question, minlength=len(coded.questions))
     full = np.flatnonzero((gone > 0) & (gone == np.diff(cells.offset)))
@@ -374,7 +390,7 @@ def _refuse_all_rejected(coded: Coded, cells: Cells, settled: Ints, rejected: In
             "rejected; in a closed list one must remain"
         )
     both = rejected[np.isin(rejected, settled)]
-    if len(both):
+    if len(both) and not changes:
         row = coded.questions.iloc[int(np.searchsorted(cells.offset, both[0], side="right") - 1)]
         raise ModelError(
             f"settled: {cells.value[both[0]]!r} is both the settled truth and rejected for entity {row['entity']!r}, "

@@ -14,7 +14,7 @@ from nousppl.encode import Encoded
 from nousppl.errors import InferenceError
 from nousppl.inference.options import NUTS, SVI
 from nousppl.inference.result import Fit
-from nousppl.models.program import PARTS
+from nousppl.models.program import OF_QUESTIONS, PARTS
 from nousppl.padding import Mould, pad, pad_last, rounded
 from nousppl.ragged import ranges
 from nousppl.text import grid_of
@@ -102,22 +102,29 @@ def batched(
             shared["nodes"], shared["node_log_weights"] = node_grid(layout.nodes)
     parts = []
     for problem in problems:
-        data = pad(problem, layout) | designs(encoded, problem.claims)
+        data = pad(problem, layout) | designs(encoded, problem)
         data["question_weight"] = data["question_weight"] * len(problems)
-        parts.append({n: _claims_padded(n, a, most) for n, a in data.items() if n not in shared})
+        sizes = {"claim": most, OF_QUESTIONS: layout.questions}
+        parts.append({n: _padded_design(n, a, sizes) for n, a in data.items() if n not in shared})
     stacked = {name: np.stack([part[name] for part in parts]) for name in parts[0]}
     return layout, shared, stacked
 
 
-def designs(encoded: Encoded, claims: NDArray[np.int64]) -> dict[str, NDArray[Any]]:
-    """Design arrays of all predictors for some claims."""
-    parts = [design_arrays(part, design, claims) for part, design in encoded.designs.items()]
+def designs(encoded: Encoded, problem: Problem) -> dict[str, NDArray[Any]]:
+    """Design arrays of all predictors for the claims, or the questions, of a problem."""
+    parts = [
+        design_arrays(part, design, problem.questions if part == OF_QUESTIONS else problem.claims)
+        for part, design in encoded.designs.items()
+    ]
     return {name: array for arrays in parts for name, array in arrays.items()}
 
 
-def _claims_padded(name: str, array: NDArray[Any], size: int) -> NDArray[Any]:
+def _padded_design(name: str, array: NDArray[Any], sizes: dict[str, int]) -> NDArray[Any]:
+    """Arrays of claims padded to their number, those of the predictor by question to that of questions."""
+    if name.startswith(OF_QUESTIONS + " "):
+        return pad_last(array, sizes[OF_QUESTIONS])
     of_claims = name.startswith(("claim_", *(f"{part} " for part in PARTS)))
-    return pad_last(array, size) if of_claims else array
+    return pad_last(array, sizes["claim"]) if of_claims else array
 
 
 def with_text_grid(blueprint: Blueprint, problems: list[Problem]) -> Blueprint:

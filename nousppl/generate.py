@@ -21,11 +21,14 @@ class Truth(NamedTuple):
     """What a simulation knows."""
 
     settled: pd.DataFrame
-    """One row a question: entity, attribute, value."""
+    """One row a question: entity, attribute, value; where truths change also time, the latest of the design, at which
+    it is true."""
     origins: pd.Series
     """Claim id -> id of the claim that it repeats; missing where it is fresh."""
     parameters: dict[str, NDArray[np.float64]]
     """Site -> value; group effects in the order of the sorted levels."""
+    truths: pd.Series
+    """Claim id -> the truth at the time of the claim."""
 
 
 def simulate(
@@ -57,22 +60,26 @@ def simulate(
     rng = np.random.default_rng(seed)
     coded = encoded.coded
     values = np.empty(len(coded.claim_question), object)
-    origins = np.empty(len(values), object)
+    origins, true_then = np.empty(len(values), object), np.empty(len(values), object)
     truths = []
     for index, attribute in enumerate(coded.questions["attribute"]):
         written = write_out(blueprint, encoded, draws, index, seed=model.order_seed)[0]
         drawn = simulate_question(rng, written.question)
         labels = np.array(_labels(model.answers[attribute])[: written.question.size], object)
-        values[written.claims] = labels[drawn.values]
+        values[written.claims], true_then[written.claims] = labels[drawn.values], labels[drawn.truths]
         ids = coded.claim_id[written.claims]
         origins[written.claims] = [ids[k] if k >= 0 else None for k in drawn.origins]
         truths.append(labels[drawn.truth])
     claims = placeholder.claims.assign(value=values)
     settled = coded.questions[["entity", "attribute"]].assign(value=truths)
-    truth = Truth(
-        settled, pd.Series(origins, index=coded.claim_index, name="origin"), {n: v[0] for n, v in draws.items()}
-    )
-    return truth, Evidence(claims)
+    if model.change is not None:
+        settled["time"] = placeholder.claims["time"].max()
+    by_claim = {
+        name: pd.Series(column, index=coded.claim_index, name=name)
+        for name, column in (("origin", origins), ("truth", true_then))
+    }
+    parameters = {name: value[0] for name, value in draws.items()}
+    return Truth(settled, by_claim["origin"], parameters, by_claim["truth"]), Evidence(claims)
 
 
 def _labels(given: Any) -> list[Any]:

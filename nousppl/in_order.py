@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from nousppl.beliefs import Beliefs
-from nousppl.errors import EvidenceError
+from nousppl.errors import EvidenceError, ModelError
 from nousppl.evidence import Evidence
 from nousppl.folds import Floats, Ints, settled_questions, settling_times, span, windows
 from nousppl.held_out import CrossValidation, join, result
@@ -57,7 +57,10 @@ def prequential(
 
     Raises:
         EvidenceError: times are missing, or nothing is settled from ``start`` on.
+        ModelError: a model of truths that change.
     """
+    if isinstance(model, TrustModel) and model.change is not None:
+        raise ModelError("prequential: models of truths that change (change=...) are not asked in order yet")
     if by != "time":
         raise EvidenceError(f"by={by!r}: allowed is 'time'; cross_validate takes folds by other columns")
     counted = isinstance(every, int | np.integer) and not isinstance(every, bool)

@@ -40,6 +40,10 @@ class TrustModel:
             prior.
         origin: how claims repeat earlier ones; None for no echoes.
         errors: how fresh claims go wrong.
+        change: formula of the log rate, per day or unit of ``time``, at which truths are drawn anew from the base
+            rates, over ``entity`` and ``attribute``, such as "1 + (1|attribute)"; None for truths that stay. The truth
+            is then a continuous-time Markov chain, settled facts hold at their time only, and wrong answers lose their
+            popularity at the same rate.
         base_rates: "uniform" or "learned" (closed lists of answers).
         answers: attribute -> K, the number of plausible answers of an open domain, or the closed list of answers. For
             other attributes K is one more than the number of different values named.
@@ -60,9 +64,13 @@ class TrustModel:
         answers: Mapping[Any, Any] | None = None,
         priors: Mapping[str, Mapping[str, Any]] | None = None,
         order_seed: int = 0,
+        change: str | None = None,
     ) -> None:
         if base_rates not in ("uniform", "learned"):
             raise ModelError(f"base_rates={base_rates!r}: allowed are 'uniform' and 'learned'")
+        if change is not None:
+            _refuse_with_change(origin, errors)
+        self.change = change
         self.reliability = reliability
         self.freshness = freshness
         self.origin = origin
@@ -195,8 +203,22 @@ class TrustModel:
         return self.simulate(evidence.claims.drop(columns="value"), seed)
 
     def __repr__(self) -> str:
-        parts = ("reliability", "freshness", "origin", "errors", "base_rates", "answers")
+        parts = ("reliability", "freshness", "origin", "errors", "change", "base_rates", "answers")
         return f"TrustModel({', '.join(f'{part}={getattr(self, part)!r}' for part in parts)})"
+
+
+def _refuse_with_change(origin: Origin | None, errors: Errors) -> None:
+    for name in ("trap", "correlation"):
+        if getattr(errors, name):
+            raise ModelError(
+                f"Errors({name}=True) beside change=...: it is a law of the truth given all claims, for truths that "
+                f"stay; allowed is {name}=False"
+            )
+    if origin is not None and origin.order == "unknown":
+        raise ModelError(
+            "Origin(order='unknown') beside change=...: truths that change need the times of the claims; allowed is "
+            "order='time'"
+        )
 
 
 def prior_draws(blueprint: Blueprint, seed: int, count: int) -> Draws:

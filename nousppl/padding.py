@@ -8,7 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nousppl.compile import Problem
-from nousppl.models.layout import Layout
+from nousppl.lanes import padded_lanes
+from nousppl.models.layout import Lanes, Layout
 
 SIZES = (
     "questions",
@@ -98,7 +99,8 @@ def ladder(layout: Layout) -> Layout:
         }
         rounds = step.bit_length() - 1
         if all(getattr(layout, name) <= size for name, size in sizes.items()) and layout.rounds <= rounds:
-            return layout._replace(**sizes, rounds=rounds, orders=True)  # type: ignore[arg-type]
+            # A single belief carries its claims through time by itself.
+            return layout._replace(**sizes, rounds=rounds, orders=True, lanes=())  # type: ignore[arg-type]
         step *= 2
 
 
@@ -121,6 +123,18 @@ def rounded(layouts: list[Layout]) -> Layout:
         ceiling=any(layout.ceiling for layout in layouts),
         open=any(layout.open for layout in layouts),
         orders=any(layout.orders for layout in layouts),
+        pinned=any(layout.pinned for layout in layouts),
+        lanes=_rounded_lanes([lanes for layout in layouts for lanes in layout.lanes], 1.0),
+    )
+
+
+def _rounded_lanes(lanes: list[Lanes], room: float) -> tuple[Lanes, ...]:
+    """The smallest sets of lanes, by width, with sizes of the form 2^k or 3/4 2^k that hold all of these."""
+    widths = sorted({one.width for one in lanes})
+    largest = [np.max([one[1:] for one in lanes if one.width == width], axis=0) for width in widths]
+    return tuple(
+        Lanes(width, *(_round_up(int(size * room)) for size in sizes))
+        for width, sizes in zip(widths, largest, strict=True)
     )
 
 
@@ -141,7 +155,10 @@ class Mould:
         key = (layout.slot_blocks > 0, layout.entry_blocks > 0)
         held, most = self._held.get(key, (None, 0))
         if held is None or rounded([held, layout]) != held:
-            wide = layout._replace(**{name: int(getattr(layout, name) * self._room) for name in SIZES})  # type: ignore[arg-type]
+            wide = layout._replace(
+                **{name: int(getattr(layout, name) * self._room) for name in SIZES},  # type: ignore[arg-type]
+                lanes=_rounded_lanes(list(layout.lanes), self._room),
+            )
             held = rounded([wide if held is None else held, wide])
         self._held[key] = held, most if claims <= most else _round_up(int(claims * self._room))
         return self._held[key]
@@ -159,8 +176,10 @@ def pad(problem: Problem, layout: Layout) -> dict[str, NDArray[Any]]:
 
     The arrays of claims (``claim_...``) keep their size unless ``pad_claims`` is used: they belong to the designs.
     """
-    out = {}
+    out = padded_lanes(problem.data, problem.layout, layout)
     for name, array in problem.data.items():
+        if name.startswith("lane"):
+            continue
         dimension = _DIMENSION.get(name) or _DIMENSION.get(name.split("_")[0])
         out[name] = array if dimension is None else _padded(name, array, dimension, problem.layout, layout)
     return out

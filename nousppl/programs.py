@@ -120,8 +120,14 @@ class Simulator:
         """A draw, in the shape of `said`.
 
         Raises:
-            ModelError: correlated errors, which are a power posterior and no law of claims.
+            ModelError: correlated errors, which are a power posterior and no law of claims; truths that change, of
+                which `nousppl.TrustModel.simulate` draws whole paths.
         """
+        if self.encoded.settled is not None:
+            raise ModelError(
+                "a program of truths that change (change=...) draws no claims: TrustModel.simulate draws them with the "
+                "path of their truth"
+            )
         rng = np.random.default_rng(seed)
         draws = {name: np.asarray(value, np.float64)[None] for name, value in values.items()}
         out = np.full_like(self.said, -1)

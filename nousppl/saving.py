@@ -214,6 +214,7 @@ def _description(trust: Trust) -> dict[str, Any]:
     return {
         "model": {
             "reliability": model.reliability,
+            "change": model.change,
             "freshness": model.freshness,
             "origin": None if model.origin is None else asdict(model.origin),
             "errors": asdict(model.errors),
@@ -275,6 +276,7 @@ def _model(saved: dict[str, Any]) -> TrustModel:
     priors = {part: {n: Prior(*p) for n, p in given.items()} for part, given in saved["priors"].items()}
     return TrustModel(
         reliability=saved["reliability"],
+        change=saved.get("change"),
         freshness=saved["freshness"],
         origin=None if saved["origin"] is None else Origin(**saved["origin"]),
         errors=Errors(**saved["errors"]),

@@ -15,7 +15,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from nousppl.errors import ModelError
-from nousppl.models.dense import DenseQuestion, Floats
+from nousppl.models.dense import Change, DenseQuestion, Floats
 
 FRESH = -1
 """Origin of a claim whose source looked for itself."""
@@ -27,11 +27,13 @@ class SimulatedQuestion(NamedTuple):
     """One draw of a question with n claims; answers are positions in its domain of K answers."""
 
     truth: int
-    """The true answer, 0 to K - 1."""
+    """The true answer, 0 to K - 1; where it changes, at the time asked about."""
     values: NDArray[np.int64]
     """(n,) the answer each claim names."""
     origins: NDArray[np.int64]
     """(n,) the claim that each claim repeats, ``FRESH`` or ``NOTE``."""
+    truths: NDArray[np.int64]
+    """(n,) the true answer at the time of each claim."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -148,28 +150,49 @@ def simulate_question(rng: np.random.Generator, question: DenseQuestion) -> Simu
         )
     n, size = len(question.alpha), question.size
     truth = _pick(float(rng.random()), question.prior)
-    looks = truth if question.trap is None else _looks(rng, question, truth)
+    truths, fading = np.full(n, truth), np.ones(n)
+    if question.change is not None:
+        truth, truths, fading = _changing(rng, question.prior, question.change, truth)
+    looks = truths if question.trap is None else np.full(n, _looks(rng, question, truth))
     accuracy = _accuracy(question, looks, _difficulty(rng, question))
     uniforms = rng.random((n, 3))
     values, origins = np.zeros(n, np.int64), np.full(n, FRESH, np.int64)
     originality, popularity = np.zeros(n), np.zeros(size)
     for j in range(n):
+        popularity *= fading[j]
         origins[j] = _origin(uniforms[j, 0], question, j, originality)
         if origins[j] >= 0:
             values[j] = _repeat(uniforms[j, 1], uniforms[j, 2], values[origins[j]], question.copy_error, size)
         elif origins[j] == NOTE:
             values[j] = int(uniforms[j, 1] * size)
         elif uniforms[j, 1] < accuracy[j]:
-            values[j] = looks
+            values[j] = looks[j]
         else:
-            confusion = None if question.confusion is None else question.confusion[j, looks]
-            law = wrong_answer_law(popularity, looks, accuracy[j], question.beta_of(j), question.closed, confusion)
+            confusion = None if question.confusion is None else question.confusion[j, looks[j]]
+            law = wrong_answer_law(popularity, looks[j], accuracy[j], question.beta_of(j), question.closed, confusion)
             values[j] = _pick(uniforms[j, 2], law)
         same = values[:j] == values[j]
         repeated = float(((question.base[j, :j] + question.strong[j, :j]) * same).sum())
         originality[j] = _share(question.alpha[j], repeated)
         popularity[values[j]] += originality[j]
-    return SimulatedQuestion(truth, values, origins)
+    return SimulatedQuestion(truth, values, origins, truths)
+
+
+def _changing(
+    rng: np.random.Generator, law: Floats, change: Change, first: int
+) -> tuple[int, NDArray[np.int64], Floats]:
+    """A path of the truth from the first time on: the truth at the time asked about, and at each claim (n,); and the
+    chance (n,) that it stayed the same since the claim before."""
+    times = np.append(change.times, change.at)
+    order = np.argsort(times, kind="stable")
+    stay = np.exp(-change.rate * np.diff(times[order], prepend=times[order[0]]))
+    anew = rng.random(len(times)) >= stay
+    drawn = np.array([first if i == 0 else _pick(u, law) for i, u in enumerate(rng.random(len(times)))])
+    since = np.maximum.accumulate(np.where(anew, np.arange(len(times)), 0))
+    path = np.empty(len(times), np.int64)
+    path[order] = drawn[since]
+    fading = np.exp(-change.rate * np.diff(change.times, prepend=change.times[:1]))
+    return int(path[-1]), path[:-1], fading
 
 
 def wrong_answer_law(
@@ -288,9 +311,10 @@ def _difficulty(rng: np.random.Generator, question: DenseQuestion) -> float:
     return -1.0 if rng.random() < question.hard else 0.0
 
 
-def _accuracy(question: DenseQuestion, truth: int, difficulty: float) -> Floats:
-    """(n,) probability of being right if fresh, for a question of the given standardised difficulty."""
-    logit = question.logit[:, truth] + question.difficulty_sd * difficulty
+def _accuracy(question: DenseQuestion, truths: NDArray[np.int64], difficulty: float) -> Floats:
+    """(n,) probability of being right if fresh, for a question of the given standardised difficulty, given the truth
+    at the time of each claim."""
+    logit = question.logit[np.arange(len(truths)), truths] + question.difficulty_sd * difficulty
     return np.minimum(0.5 * (1.0 + np.tanh(0.5 * logit)), question.ceiling)
 
 

@@ -38,6 +38,8 @@ class Slots:
     row_icell: Ints
     icell_offset: Ints
     """(instances + 1,)"""
+    begin: Floats
+    """(instances,) when the first claim was made, from which ``time`` counts; 0 where there is none."""
 
 
 @dataclass(frozen=True)
@@ -72,8 +74,10 @@ def lay_out(encoded: Encoded, questions: Ints, claims: Ints, local: Ints, seed: 
         order = np.lexsort((np.where(several, bits, np.uint64(0)), slot_time, instance))
         claim, slot_time = claim[order], slot_time[order]
     first = np.minimum(start[:-1], max(len(claim) - 1, 0))
+    begin = np.zeros(len(question))
     if len(claim):
-        slot_time = slot_time - np.repeat(slot_time[first], per_instance)
+        begin = np.where(per_instance > 0, slot_time[first], 0.0)
+        slot_time = slot_time - np.repeat(begin, per_instance)
     rows = np.diff(encoded.row_offset)[claims][claim]
     row = ranges(encoded.row_offset[:-1][claims][claim], rows)
     row_slot = np.repeat(np.arange(len(claim)), rows)
@@ -81,7 +85,7 @@ def lay_out(encoded: Encoded, questions: Ints, claims: Ints, local: Ints, seed: 
     icell = offsets(cells)
     row_instance = instance[row_slot]
     row_icell = icell[row_instance] + encoded.row_cell[row] - encoded.cells.offset[questions][question[row_instance]]
-    return Slots(claim, instance, slot_time, question, start, orders, row, row_slot, row_icell, icell)
+    return Slots(claim, instance, slot_time, question, start, orders, row, row_slot, row_icell, icell, begin)
 
 
 def _orders(encoded: Encoded) -> int:

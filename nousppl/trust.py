@@ -30,7 +30,10 @@ from nousppl.model import TrustModel, options_of
 from nousppl.models.layout import Layout
 from nousppl.models.reference import QuestionProgram
 from nousppl.question import Question
-from nousppl.unfold import Unfolded, origins
+from nousppl.unfold import Course, Unfolded, origins
+from nousppl.unfold_time import UnfoldedInTime
+
+Floats = NDArray[np.float64]
 
 if TYPE_CHECKING:
     from os import PathLike
@@ -79,14 +82,24 @@ class Trust:
     _encoded: Any = field(default_factory=weakref.WeakKeyDictionary, init=False)
     _thinned: dict[int, Draws] = field(default_factory=dict, init=False)
 
-    def posterior(self, question: Question) -> Belief:
+    def posterior(self, question: Question, at: Any = None, known_by: Any = None) -> Belief:
         """The belief about one question given its claims.
+
+        Args:
+            question: of any evidence.
+            at: the time asked about, in the past or in the future (date, timestamp, ISO text or number); default that
+                of the latest claim or settled fact of the evidence. It matters where truths change
+                (``TrustModel(change=...)``): an old truth is believed less, until it is confirmed, and what was true
+                in the past is seen in the light of what was said since.
+            known_by: use only claims and settled facts that were known by this time.
 
         Raises:
             ModelError: its claims do not fit the model (missing column, value outside a closed list).
+            QuestionError: nothing was said of it by then; a time of another kind than those of the evidence.
         """
-        encoded = self.encoded(question.evidence)
-        return unfold(self, encoded, question)
+        if known_by is not None:
+            question = question.evidence.known_by(known_by).question(question.entity, question.attribute)
+        return unfold(self, self.encoded(question.evidence), question, asked_at(question.evidence, at))
 
     def program(self, question: Question, backend: str = "numpyro") -> QuestionProgram:
         """The readable probabilistic program of one question at the posterior mean of the parameters: a function
@@ -109,22 +122,27 @@ class Trust:
         written = write_out(self.blueprint, encoded, mean, question.index, seed=self.model.order_seed)[0]
         return QuestionProgram(_sites(backend), written.question, written.values, written.answers)
 
-    def posteriors(self, evidence: Evidence, known_by: Any = None, draws: int | None = None) -> Beliefs:
+    def posteriors(self, evidence: Evidence, at: Any = None, known_by: Any = None, draws: int | None = None) -> Beliefs:
         """The beliefs about all questions of an evidence, in one batched call.
 
         Args:
             evidence: claims, and settled facts if they are to be used: a question whose truth is settled there has
-                probability 1 on it.
+                probability 1 on it (at its time, where truths change).
+            at: the time asked about, see `posterior`; or a sequence with the time of each question of
+                ``evidence.questions``.
             known_by: use only claims and settled facts that were known by this time.
             draws: number of draws of the parameters to average over; default all, at most 200.
         """
-        return self._posteriors(evidence if known_by is None else evidence.known_by(known_by), draws)
+        evidence = evidence if known_by is None else evidence.known_by(known_by)
+        return self._posteriors(evidence, draws, at=at)
 
-    def _posteriors(self, evidence: Evidence, draws: int | None = None, mould: Mould | None = None) -> Beliefs:
+    def _posteriors(
+        self, evidence: Evidence, draws: int | None = None, mould: Mould | None = None, at: Any = None
+    ) -> Beliefs:
         encoded = self.encoded(evidence)
         index = np.arange(len(evidence.questions))
         answers = Answers(self.blueprint, encoded, self.asked(draws), self.model.order_seed, mould)
-        mean, sd, support = answers.cells(index)
+        mean, sd, support = answers.cells(index, asked_at(evidence, at))
         cells, questions = encoded.cells, evidence.questions
         keys = zip(questions["entity"], questions["attribute"], strict=True)
         return Beliefs(
@@ -295,15 +313,29 @@ class Trust:
         return f"<Trust: {len(self.table)} sources, {len(self.blueprint.plan.sites)} parameters; {self.status}>"
 
 
-def unfold(trust: Trust, encoded: Encoded, question: Question) -> Belief:
-    """Compute the belief about one question in full."""
-    problem = compile_problem(encoded, np.array([question.index]), trust.model.order_seed)
+def asked_at(evidence: Evidence, at: Any) -> Floats | None:
+    """(questions,) or (1,) times asked about as the evidence counts them; None for the latest.
+
+    Raises:
+        QuestionError: a time of another kind than those of the evidence, or one for some of the questions only.
+    """
+    if at is None:
+        return None
+    if isinstance(at, str) or not hasattr(at, "__len__"):
+        return np.array([evidence.as_time(at)])
+    if len(at) != len(evidence.questions):
+        raise QuestionError(f"at: {len(at)} times for {len(evidence.questions)} questions; give one for each, or one")
+    return np.array([evidence.as_time(time) for time in at])
+
+
+def unfold(trust: Trust, encoded: Encoded, question: Question, at: Floats | None = None) -> Belief:
+    """Compute the belief about one question in full, at a time (1,) or at the latest."""
+    problem = compile_problem(encoded, np.array([question.index]), trust.model.order_seed, at)
     asked = OneQuestion(trust.blueprint, encoded, trust.asked(affordable(problem.layout)), problem)
-    unfolded = Unfolded(problem, asked.parts)
-    samples, path, log_odds = unfolded.path()
+    unfolded = (Unfolded if problem.settled is None else UnfoldedInTime)(problem, asked.parts)
+    path = unfolded.path()
     start, stop = encoded.claim_offset[question.index : question.index + 2]
     used = encoded.used[start:stop]
-    after = np.concatenate([[0], np.cumsum(used)])
     cells = slice(encoded.cells.offset[question.index], encoded.cells.offset[question.index + 1])
     other = bool(encoded.cells.other[cells][-1])
 
@@ -322,13 +354,34 @@ def unfold(trust: Trust, encoded: Encoded, question: Question) -> Belief:
         answers=tuple(encoded.cells.value[cells]),
         open=other,
         others=int(encoded.cells.count[cells][-1]) if other else 0,
-        samples=samples,
-        path=path[after],
-        log_odds=log_odds[after],
+        samples=path.samples,
+        path=_with_unused(used, path.before, path.after, path.final),
+        log_odds=_with_unused(used, path.before_odds, path.after_odds, path.final_odds),
+        before=None if problem.settled is None else _before(used, path),
         origins_of=origins_of,
         fresh_of=fresh_of,
         status=tuple(_status(encoded, int(start), j) for j in range(int(stop - start))),
     )
+
+
+def _with_unused(used: NDArray[np.bool_], before: Floats, after: Floats, final: Floats) -> Floats:
+    """(n + 2, V) rows before any claim, after each and at the end; a claim that adds nothing has the row of the one
+    before it."""
+    rows = np.concatenate([before[:1] if len(before) else final[None], after])
+    return np.concatenate([rows[np.concatenate([[0], np.cumsum(used)])], final[None]])
+
+
+def _before(used: NDArray[np.bool_], path: Course) -> tuple[Floats, Floats]:
+    """(n, V) belief just before each claim and its log-odds; for one that adds nothing, the row of the one before."""
+    out = []
+    for before, after, final in (
+        (path.before, path.after, path.final),
+        (path.before_odds, path.after_odds, path.final_odds),
+    ):
+        rows = _with_unused(used, before, after, final)[:-2].copy()
+        rows[used] = before
+        out.append(rows)
+    return out[0], out[1]
 
 
 def affordable(layout: Layout) -> int:
@@ -366,9 +419,10 @@ def with_lineage(
     return out
 
 
-def posterior(question: Question, trust: Trust | None = None) -> Belief:
-    """The belief about a question; without a trust, under the weakly informative default trust."""
-    return (default_trust() if trust is None else trust).posterior(question)
+def posterior(question: Question, trust: Trust | None = None, at: Any = None, known_by: Any = None) -> Belief:
+    """The belief about a question, see `Trust.posterior`; without a trust, under the weakly informative default
+    trust."""
+    return (default_trust() if trust is None else trust).posterior(question, at, known_by)
 
 
 @lru_cache(maxsize=1)

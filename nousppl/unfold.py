@@ -34,7 +34,8 @@ class Logs(NamedTuple):
     prior: Floats
     """(draws, cells) log prior mass of what the question looks like: the truth, where there is no trap."""
     base: Floats | None
-    """(draws, cells) log base rate, whatever is settled or rejected; None where there is neither of the next two."""
+    """(draws, cells) log base rate, whatever is settled or rejected; None where the truth stays and there is neither of
+    the next two."""
     trap: Floats | None
     """(draws,) chance of a trap."""
     correlation: Floats | None
@@ -45,6 +46,28 @@ class Logs(NamedTuple):
     """(draws, slots) chance that the claim comes out as it did by repetition."""
     node_log: Floats
     """(draws, nodes) log weights of the nodes; one node of weight 1 where there is no difficulty."""
+    log_rate: Floats | None
+    """(draws,) log rate of change; None where the truth stays."""
+
+
+class Course(NamedTuple):
+    """The belief claim by claim, averaged over draws."""
+
+    samples: Floats
+    """(draws, cells) the final belief under each draw."""
+    before: Floats
+    """(claims, cells) just before each claim."""
+    after: Floats
+    """(claims, cells) just after it."""
+    final: Floats
+    """(cells,)"""
+    before_odds: Floats
+    """(claims, cells) log-odds of each, from sums over the other answers, so that they stay finite where a probability
+    rounds to 1."""
+    after_odds: Floats
+    """(claims, cells)"""
+    final_odds: Floats
+    """(cells,)"""
 
 
 class Fresh(NamedTuple):
@@ -73,18 +96,21 @@ class Unfolded:
         self.looks = np.zeros(len(problem.claims))
         self.looks[problem.slot_claim] = data["slot_looks"]
 
-    def path(self) -> tuple[Floats, Floats, Floats]:
-        """Beliefs after each claim.
-
-        Returns:
-            samples (draws, cells) of the final belief; path (claims + 1, cells), the belief averaged over draws
-            before any claim and after each; log_odds (claims + 1, cells) of the path, taken from sums over the other
-            answers so that they stay finite where the path rounds to 1.
-        """
-        sums = [_sums(self._log_joint(part)) for part in self.parts()]
+    def path(self) -> Course:
+        """The belief before and after each claim."""
+        sums = [_sums(self._rows(part)) for part in self.parts()]
         samples = np.concatenate([some for some, _, _ in sums])
         log_p, log_q = (reduce(np.logaddexp, logs) for logs in ([p for _, p, _ in sums], [q for _, _, q in sums]))
-        return samples, np.exp(log_p - np.log(len(samples))), log_p - log_q
+        path, odds, n = np.exp(log_p - np.log(len(samples))), log_p - log_q, len(self.problem.claims)
+        if len(path) == n + 1:
+            # Nothing happens between two claims, and nothing after the last.
+            return Course(samples, path[:-1], path[1:], path[-1], odds[:-1], odds[1:], odds[-1])
+        return Course(samples, path[:n], path[n:-1], path[-1], odds[:n], odds[n:-1], odds[-1])
+
+    def _rows(self, part: Iterable[Logs]) -> Floats:
+        """(rows, cells, draws) log joint of the truth and the claims so far, orders and difficulty averaged: before any
+        claim and after each."""
+        return self._log_joint(part)
 
     def _claim_log(self, logs: Logs) -> Floats:
         """(nodes, orders, claims, cells, draws) log likelihood of each claim, claims in event order.

@@ -54,10 +54,10 @@ class Contestant:
             return None
         return self.model._fit(learned, self.options, self.seed, self.learn_from, mould=self.fits, backend=self.backend)
 
-    def ask(self, trust: Trust | None, evidence: Evidence, wanted: pd.DataFrame) -> Beliefs:
-        """Beliefs about the wanted questions of an evidence."""
+    def ask(self, trust: Trust | None, evidence: Evidence, wanted: pd.DataFrame, at: Any = None) -> Beliefs:
+        """Beliefs about the wanted questions of an evidence, whose questions are asked about at these times."""
         if trust is not None:
-            return pick(trust._posteriors(evidence, mould=self.asks), wanted, "trust")
+            return pick(trust._posteriors(evidence, mould=self.asks, at=at), wanted, "trust")
         assert not isinstance(self.model, TrustModel)
         beliefs = self.model(evidence, self.seed)
         if not isinstance(beliefs, Beliefs):
@@ -66,6 +66,11 @@ class Contestant:
                 "which Beliefs.from_frame makes"
             )
         return pick(beliefs, wanted, f"model={self.model!r}")
+
+    @property
+    def changing(self) -> bool:
+        """Whether it knows truths that change, so that it matters which time is asked about."""
+        return isinstance(self.model, TrustModel) and self.model.change is not None
 
     @property
     def name(self) -> str:
@@ -91,7 +96,8 @@ def cross_validate(
     """Hold out the settled questions fold by fold: what is settled of them is hidden, the rest is learned from.
 
     Nothing that is settled of a held-out question (rejections too) is in the evidence that is fitted or asked; its
-    claims stay, and are learned from as those of any unsettled question where ``learn_from="all"``.
+    claims stay, and are learned from as those of any unsettled question where ``learn_from="all"``. Of a question that
+    was settled at several times the last is asked about; a model of truths that change is asked about that time.
 
     Args:
         model: a ``TrustModel``, or a function of (evidence, seed) that gives ``Beliefs`` about the questions of that
@@ -123,7 +129,9 @@ def cross_validate(
         learned = evidence.hide(wanted)
         trust = contestant.fit(learned)
         keys = evidence.coded.questions.iloc[wanted].reset_index(drop=True)
-        parts.append(contestant.ask(trust, learned if trust is None else learned.subset(rows_of(learned, keys)), keys))
+        asked_of = learned if trust is None else learned.subset(rows_of(learned, keys))
+        at = truths(evidence, asked_of.questions)["time"].to_list() if contestant.changing else None
+        parts.append(contestant.ask(trust, asked_of, keys, at))
         rows.append({"fold": int(number), **row_of(trust, learned, len(wanted), began)})
         show(progress, "fold", rows[-1])
     order = np.argsort(np.concatenate([asked[fold == number] for number in np.unique(fold)]))
@@ -141,10 +149,10 @@ def rows_of(evidence: Evidence, keys: pd.DataFrame) -> Ints:
 
 
 def truths(evidence: Evidence, questions: pd.DataFrame) -> pd.DataFrame:
-    """Settled truths of some questions, as the evidence shows them."""
+    """Settled truths of some questions, as the evidence shows them; the last of each."""
     coded, settled = evidence.coded, evidence.settled
     wanted = np.isin(coded.settled_question, rows_of(evidence, questions)) & ~coded.settled_rejected
-    return settled[wanted].reset_index(drop=True)
+    return settled[wanted].drop_duplicates(KEYS, keep="last").reset_index(drop=True)
 
 
 def row_of(trust: Trust | None, learned: Evidence, n: int, began: float) -> dict[str, Any]:

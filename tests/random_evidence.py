@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import numpyro.distributions as dist
 import pandas as pd
 
 import nousppl as nous
@@ -29,6 +30,8 @@ independent, all pairs of sources strangers, all errors equally shared."""
 ALSO = {"trap": 1 / 2, "correlation": 1 / 2, "affinity": 1 / 2, "shared by claim": 1 / 3}
 """The same with their chances, drawn from a stream of their own: a feature more leaves the other choices of a seed as
 they are."""
+ASKED = {"change"}
+"""On only where it is given: truths that change, which no trap, correlated errors or undated claims go with."""
 WORDS = ["the train is late", "a train is late today", "no trains run", "trains as planned", "nobody knows"]
 SHARED = "1 + length + (1|channel) + (length|source)"
 """How far errors are shared, where that differs from claim to claim: a number, groups of the claims, a slope."""
@@ -50,11 +53,13 @@ def random_case(
     to 4); ``K`` answers where the list is open (default 2 to 6, at least as many as a question names). Each of
     ``FEATURES`` is on or off as given, else by a fair coin; those of ``ALSO`` by their chances.
     """
-    if unknown := set(features) - {*FEATURES, *ALSO}:
-        raise TypeError(f"no such features: {sorted(unknown)}; there are {(*FEATURES, *ALSO)}")
+    if unknown := set(features) - {*FEATURES, *ALSO, *ASKED}:
+        raise TypeError(f"no such features: {sorted(unknown)}; there are {(*FEATURES, *ALSO, *ASKED)}")
     rng, also = np.random.default_rng(seed), np.random.default_rng((seed, 1))
     on = {name: bool(rng.random() < 0.5) for name in FEATURES}
-    on |= {name: bool(also.random() < chance) for name, chance in ALSO.items()} | features
+    on |= {name: bool(also.random() < chance) for name, chance in ALSO.items()} | dict.fromkeys(ASKED, False) | features
+    if on["change"]:
+        on |= dict.fromkeys(("trap", "correlation", "undated"), False)
     on["bias"] &= on["closed"]
     on["shared by claim"] &= on["popularity"]
     size = int(rng.integers(2, 5)) if named is None else named
@@ -65,10 +70,26 @@ def random_case(
     if on["rejected"]:
         rejected = [f"e{q:02d}" for q in range(0, asked, 2)]
         settled = pd.DataFrame({"entity": rejected, "attribute": "x", "value": values[0], "verdict": "false"})
+    if on["change"]:
+        settled = pd.concat([settled, _settled(also, asked, values, on["rejected"])], ignore_index=True)
+    if settled is not None:
         names = pd.concat([names, settled[["entity", "value"]]])
     most = int(names.groupby("entity")["value"].nunique().max())
     size_open = max(most, int(rng.integers(2, 7)) if K is None else K)
     return nous.Evidence(frame, settled=settled), _model(rng, seed, values if on["closed"] else size_open, on)
+
+
+def _settled(rng: np.random.Generator, asked: int, values: list[str], rejected: bool) -> pd.DataFrame:
+    """Truths settled at some times, before, among and after the claims; and a rejection with a time."""
+    rows = []
+    for q in range(asked):
+        times = rng.choice([0.0, 2.0, 3.0, 50.0], int(rng.integers(0, 3)), replace=False)
+        kept = values[1:] if rejected and q % 2 == 0 else values
+        rows += [(f"e{q:02d}", str(rng.choice(kept)), "true", time) for time in times]
+        if rejected and q % 2 and len(values) > 2:
+            rows = [row for row in rows if row[0] != f"e{q:02d}" or row[1] != values[2]]
+            rows.append((f"e{q:02d}", values[2], "false", float(rng.choice([1.5, 6.0]))))
+    return pd.DataFrame(rows, columns=["entity", "value", "verdict", "time"]).assign(attribute="x")
 
 
 def features_of(evidence: nous.Evidence, model: nous.TrustModel) -> dict[str, bool]:
@@ -100,6 +121,8 @@ def features_of(evidence: nous.Evidence, model: nous.TrustModel) -> dict[str, bo
         "undated": bool(np.isnan(coded.claim_time).any()),
         "affinity": origin is not None and origin.affinity is not None,
         "lineage": bool((coded.claim_origin >= 0).any()),
+        "change": model.change is not None,
+        "truths at times": model.change is not None and bool((~coded.settled_rejected).any()),
     }
 
 
@@ -127,6 +150,9 @@ def _model(rng: np.random.Generator, seed: int, answers: list[str] | int, on: di
         answers={"x": answers},
         base_rates="learned" if rng.random() < 0.3 else "uniform",
         order_seed=seed,
+        change="1" if on["change"] else None,
+        # Some changes in the time that the claims span.
+        priors={"change": {"1": dist.Normal(-2.5, 1.0)}} if on["change"] else None,
     )
 
 

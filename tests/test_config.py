@@ -10,6 +10,7 @@ from nousppl.models.specification import Errors, Origin
 WHOLE = """
 reliability = "1 + (1|kind) + (1|source)"
 freshness = "1 + (1|source)"
+change = "1 + (1|attribute)"
 base_rates = "learned"
 
 [origin]
@@ -47,6 +48,7 @@ def test_every_key_arrives(tmp_path):
     assert model == {
         "reliability": "1 + (1|kind) + (1|source)",
         "freshness": "1 + (1|source)",
+        "change": "1 + (1|attribute)",
         "base_rates": "learned",
         "origin": Origin(strong="same_source + same_channel", text="words", lag=False, order="unknown", max_listed=8),
         "errors": Errors(popularity=False, difficulty=True, bias="class"),

@@ -97,7 +97,9 @@ def test_two_honest_strangers_outweigh_any_flood(K: int) -> None:
     trust = model(K).default_trust()
     draws, asked = trust.asked(16), flooded(trust, COPIES, 16)
     lone = trust.encoded(nous.Evidence(in_order("e", claims("wrong", 1, FLOOD, FLOOD, 0.95))))
-    alpha = np.exp(parameter_draws(trust.blueprint, lone, draws, np.array([0]))["log_concentration"][:, 0])
+    alpha = np.exp(
+        parameter_draws(trust.blueprint, lone, draws, compile_problem(lone, np.array([0])))["log_concentration"][:, 0]
+    )
     weight = np.exp(draws["origin_same_source"])
     for order in ("first", "last"):
         odds = [asked.log(f"{order} {n}", "wrong") - asked.log(f"{order} {n}", "right") for n in COPIES]

@@ -20,6 +20,7 @@ import nousppl as nous
 from nousppl import fitting
 from nousppl.asking import level_draws, noise, parameter_draws
 from nousppl.blueprint import draw_up
+from nousppl.compile import compile_problem
 from nousppl.datasets import world
 from nousppl.inference import packed, svi
 from nousppl.inference.backend import JAX
@@ -132,7 +133,7 @@ def test_a_new_source_is_one_source_in_all_its_questions(trust: Trust) -> None:
     claims = pd.DataFrame(rows, columns=["entity", "attribute", "value", "source"])
     evidence = nous.Evidence(claims.assign(kind="person", channel="channel 01", time=1.0))
     encoded = trust.encoded(evidence)
-    draws = parameter_draws(trust.blueprint, encoded, trust.asked(), np.arange(len(claims)))
+    draws = parameter_draws(trust.blueprint, encoded, trust.asked(), compile_problem(encoded, np.arange(6)))
     source = encoded.coded.sources.to_numpy()[encoded.coded.claim_source]
     for name in ("logit", "log_concentration"):
         for who in ("newcomer", "another", "s01"):

@@ -115,9 +115,9 @@ def test_the_models_have_every_feature_on_and_off() -> None:
     assert flags.sum().between(1, len(MODELS) - 1).all()
 
 
-@pytest.mark.parametrize("seed", MODELS)
-def test_the_backends_agree(seed: int) -> None:
-    case = Case(seed)
+@pytest.mark.parametrize(("seed", "given"), [*((seed, {}) for seed in MODELS), (516, {"change": True})])
+def test_the_backends_agree(seed: int, given: dict[str, bool]) -> None:
+    case = Case(seed, **given)
     with jax.enable_x64(True):
         exact = on_jax(case)
     assert apart(exact, on_torch(case, torch.float64)) < DOUBLE

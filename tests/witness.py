@@ -26,6 +26,10 @@ RULES = {
     "confusion": "the wrong answers of a closed list have a law of their own by source and true answer",
     "trap": "now and then a question looks as if its truth were another draw from the base rates",
     "correlation": "the truth given the claims follows a power of the posterior of independent claims",
+    "change": "the truth is drawn anew now and then",
+    "popularity fades": "a wrong answer was popular in its day",
+    "pins": "a settled truth holds at its time",
+    "rejections": "a rejected answer is not the truth from then on",
 }
 
 Grid = Sequence[tuple[float, float]]
@@ -55,6 +59,7 @@ class Plain:
     trap: float | None = None
     hard: float | None = None
     correlation: float | None = None
+    change: Any = None
 
 
 def plain(question: Any) -> Plain:
@@ -120,8 +125,18 @@ def read(question: Any, values: Iterable[int], without: Collection[str] = ()) ->
         w = [[w[j][k] * (1 + (q.rho[j][k] - 1) * match(share[j], share[k])) for k in range(j)] for j in range(n)]
 
     counted = [1.0] * n if "origins counted" in without else r
-    popularity = [[sum(counted[k] * share[k][x] for k in range(j)) for x in range(K)] for j in range(n)]
+    popularity = [
+        [sum(counted[k] * share[k][x] * fading(q, j, k, without) for k in range(j)) for x in range(K)] for j in range(n)
+    ]
     return Reading(q, said, share, r, w, popularity, frozenset(without))
+
+
+def fading(question: Plain, j: int, k: int, without: Collection[str]) -> float:
+    """Chance that the truth was not drawn anew between two claims."""
+    change = question.change
+    if change is None or not {"change", "popularity fades"}.isdisjoint(without):
+        return 1.0
+    return math.exp(-change.rate * (change.times[j] - change.times[k]))
 
 
 # ---------------------------------------------------------------------------------------- the law of one claim's value
@@ -323,3 +338,65 @@ def marginal_posterior(
 def log_sum_exp(terms: Sequence[float]) -> float:
     top = max(terms)
     return top if math.isinf(top) else top + math.log(math.fsum(math.exp(t - top) for t in terms))
+
+
+# ------------------------------------------------------------------------------------------------- a truth that changes
+
+
+def log_marginal_at(
+    question: Any,
+    values: Iterable[int],
+    grid: Grid = NO_DIFFICULTY,
+    without: Collection[str] = (),
+    origin: tuple[int, int] | None = None,
+) -> list[float]:
+    """log P(z(at) = z, x, what is settled) for each z where the truth changes: an explicit sum over where regimes begin
+    and over the truth of each regime; with ``origin``, a claim and where it comes from, that as well."""
+    x = read(question, values, without)
+    change = x.question.change
+    times = sorted({*change.times, change.at, *(t for t, _ in change.pins), *(t for t, _ in change.rejections)})
+    times = [t for t in times if t > -math.inf]
+    parts: list[list[float]] = [[] for _ in range(x.K)]
+    for node, weight in grid:
+        held = [[claim_marginal(x, j, z, node) for z in range(x.K)] for j in range(x.n)]
+        if origin is not None:
+            held[origin[0]] = [origin_factors(x, origin[0], z, node)[origin[1]] for z in range(x.K)]
+        at_time = [[_said_at(x, held, t, z, without) for z in range(x.K)] for t in times]
+        for jumps in itertools.product((False, True), repeat=len(times) - 1):
+            law = weight
+            for jump, begin, end in zip(jumps, times, times[1:], strict=False):
+                stay = 1.0 if "change" in without else math.exp(-change.rate * (end - begin))
+                law *= 1 - stay if jump else stay
+            if law == 0:
+                continue
+            regimes = _regimes(jumps)
+            totals = [
+                [x.question.prior[z] * math.prod(at_time[i][z] for i in regime) for z in range(x.K)]
+                for regime in regimes
+            ]
+            mine = next(i for i, regime in enumerate(regimes) if times.index(change.at) in regime)
+            rest = law * math.prod(math.fsum(t) for i, t in enumerate(totals) if i != mine)
+            for z in range(x.K):
+                parts[z].append(rest * totals[mine][z])
+    sums = [math.fsum(part) for part in parts]
+    return [math.log(p) if p > 0 else -math.inf for p in sums]
+
+
+def _regimes(jumps: Sequence[bool]) -> list[list[int]]:
+    """Indices of times that lie in one regime, for each regime."""
+    out = [[0]]
+    for i, jump in enumerate(jumps, 1):
+        if jump:
+            out.append([])
+        out[-1].append(i)
+    return out
+
+
+def _said_at(x: Reading, held: list[list[float]], time: float, z: int, without: Collection[str]) -> float:
+    """Probability of everything observed at a time, the truth being z."""
+    change = x.question.change
+    if "pins" not in without and any(t == time and v != z for t, v in change.pins):
+        return 0.0
+    if "rejections" not in without and any(t <= time and v == z for t, v in change.rejections):
+        return 0.0
+    return math.prod(held[j][z] for j in range(x.n) if change.times[j] == time)

@@ -96,7 +96,7 @@ def flood(answers: int, first: bool) -> list[Row]:
 def flood_concentration(trust: nous.Trust, draws: dict[str, Floats]) -> Floats:
     """(draws,) α of the source that floods."""
     encoded = trust.encoded(nous.Evidence(claims(("wrong", 1, "flood", "flood", FLOOD_RELIABILITY))))
-    parameters = parameter_draws(trust.blueprint, encoded, draws, np.array([0]))
+    parameters = parameter_draws(trust.blueprint, encoded, draws, compile_problem(encoded, np.array([0])))
     return np.exp(parameters["log_concentration"][:, 0])
 
 

@@ -1,0 +1,168 @@
+"""The belief about one question whose truth changes, unfolded: what each claim did to it, and what time did."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from functools import reduce
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nousppl.compile import Problem
+from nousppl.unfold import Fresh, Logs, Unfolded, log_sum_exp
+
+Floats = NDArray[np.float64]
+
+
+class Event(NamedTuple):
+    """A claim, something settled, or the moment asked about."""
+
+    time: float
+    claim: int | None
+    """Index of the claim."""
+    closed: NDArray[np.bool_]
+    """(cells,) answers that are ruled out."""
+    asked: bool
+    """Whether it is the moment asked about."""
+
+
+def events_of(problem: Problem) -> list[Event]:
+    """Events of a question in order of time; the moment asked about comes after what happens at that time."""
+    known, cells = problem.settled, problem.layout.cells
+    assert known is not None
+    at = float(problem.at[0])
+    # All claims are dated, so that they have the same time in every order.
+    times = np.empty(len(problem.claims))
+    times[problem.slot_claim] = problem.times
+    found: list[tuple[float, int, int | None, int | None]] = [(t, 0, j, None) for j, t in enumerate(times.tolist())]
+    for time, cell, rejected in zip(known.time.tolist(), known.cell.tolist(), known.rejected.tolist(), strict=True):
+        if np.isfinite(time):
+            found.append((time, 1, None, None if rejected else cell))
+    found.append((at, 2, None, None))
+    out = []
+    for time, kind, claim, pinned in sorted(found, key=lambda one: one[:2]):
+        closed = np.zeros(cells, bool) if pinned is None else np.arange(cells) != pinned
+        closed[known.cell[known.rejected & (known.time <= time)]] = True
+        out.append(Event(time, claim, closed, kind == 2))
+    return out
+
+
+class UnfoldedInTime(Unfolded):
+    """As ``nousppl.unfold.Unfolded``, for a truth that changes.
+
+    Up to the moment asked about the belief after a claim is that about the truth at the time of the claim (the filter);
+    after it, that about the truth at the moment asked about (a smoother that takes one claim more each time).
+    """
+
+    def __init__(self, problem: Problem, parts: Callable[[], Iterable[Iterable[Logs]]]) -> None:
+        super().__init__(problem, parts)
+        self.events = events_of(problem)
+
+    def _rows(self, part: Iterable[Logs]) -> Floats:
+        """(2 claims + 1, cells, draws) logs of the joint before each claim, after each, and of the final one."""
+        rows: list[Floats] = []
+        for logs in part:
+            rows = [reduce(np.logaddexp, [*rows, self._filtered(logs)])]
+        return rows[0]
+
+    def _filtered(self, logs: Logs) -> Floats:
+        claim_log, law = self._claim_log(logs), _law(logs)
+        n = len(self.problem.claims)
+        out = np.empty((2 * n + 1, *law.shape))
+        joint = np.broadcast_to(law, (*claim_log.shape[:2], *law.shape))
+        weight = logs.node_log.T[:, None, None] - np.log(claim_log.shape[1])
+        last, asked = self.events[0].time, False
+        for event in self.events:
+            # From the moment asked about on, the axis before the last but one is the truth at that moment.
+            joint = moved(joint, law, logs, event.time - last)
+            last = event.time
+
+            def seen(joint: Floats = joint, asked: bool = asked) -> Floats:
+                return log_sum_exp((log_sum_exp(joint, axis=-2) if asked else joint) + weight, axis=(0, 1))
+
+            if event.claim is not None:
+                out[event.claim] = seen()
+                said = claim_log[:, :, event.claim]
+                joint = joint + (said[:, :, None] if asked else said)
+            joint = _ruled_out(joint, event.closed)
+            if event.claim is not None:
+                out[n + event.claim] = seen(joint)
+            if event.asked:
+                joint, asked = _held(joint), True
+        out[-1] = log_sum_exp(log_sum_exp(joint, axis=-2) + weight, axis=(0, 1))
+        return out
+
+    def by_draw(self) -> Iterator[Fresh]:
+        """See ``nousppl.unfold.Fresh``."""
+        orders, claims = self.problem.layout.instances, len(self.problem.claims)
+        for part in self.parts():
+            weights: list[Floats] = []
+            inverses: list[Floats] = []
+            for logs in part:
+                claim_log, law, node = self._claim_log(logs), _law(logs), logs.node_log.T[:, None]
+                forward, total = self._forward(claim_log, law, logs)
+                backward = self._backward(claim_log, law, logs)
+                weights = [reduce(np.logaddexp, [*weights, log_sum_exp(total + node, axis=0)])]
+                without = log_sum_exp(forward + backward, axis=-2) + node[:, :, None]
+                inverses = [reduce(np.logaddexp, [*inverses, log_sum_exp(without, axis=0)])]
+            weight, inverse = weights[0].T, inverses[0].transpose(2, 0, 1)
+            order = np.exp(weight - log_sum_exp(weight, axis=1, keepdims=True))
+            repeated = logs.repeated[:, self.back].reshape(len(order), orders, claims)
+            yield Fresh(order, np.exp(inverse - weight[:, :, None]), repeated)
+
+    def _forward(self, claim_log: Floats, law: Floats, logs: Logs) -> tuple[Floats, Floats]:
+        """(nodes, orders, claims, cells, draws) log joint of the truth and the claims before each; (nodes, orders,
+        draws) log density of everything."""
+        out = np.empty_like(claim_log)
+        joint = np.broadcast_to(law, (*claim_log.shape[:2], *law.shape))
+        last = self.events[0].time
+        for event in self.events:
+            joint = _ruled_out(moved(joint, law, logs, event.time - last), event.closed)
+            last = event.time
+            if event.claim is not None:
+                out[:, :, event.claim] = joint
+                joint = joint + claim_log[:, :, event.claim]
+        return out, log_sum_exp(joint, axis=-2)
+
+    def _backward(self, claim_log: Floats, law: Floats, logs: Logs) -> Floats:
+        """(nodes, orders, claims, cells, draws) log density of what is after each claim, given the truth at its
+        time."""
+        out = np.empty_like(claim_log)
+        # The chain looks the same backwards, so this is a joint with the law, which is taken off at the end.
+        joint = np.broadcast_to(law, (*claim_log.shape[:2], *law.shape))
+        last = self.events[-1].time
+        for event in reversed(self.events):
+            joint = moved(joint, law, logs, last - event.time)
+            last = event.time
+            if event.claim is not None:
+                out[:, :, event.claim] = joint - law
+                joint = joint + claim_log[:, :, event.claim]
+            joint = _ruled_out(joint, event.closed)
+        return out
+
+
+def _law(logs: Logs) -> Floats:
+    assert logs.base is not None
+    return np.asarray(logs.base.T)
+
+
+def moved(joint: Floats, law: Floats, logs: Logs, by: float) -> Floats:
+    """Log joints (..., cells, draws) after some time, in which the truth may have been drawn anew from its law."""
+    assert logs.log_rate is not None
+    if by <= 0.0:
+        return joint
+    passing = np.exp(logs.log_rate) * by
+    with np.errstate(divide="ignore"):
+        jump = np.log(-np.expm1(-passing))
+    return np.logaddexp(joint - passing, log_sum_exp(joint, axis=-2, keepdims=True) + jump + law)
+
+
+def _ruled_out(joint: Floats, closed: NDArray[np.bool_]) -> Floats:
+    return np.where(closed[:, None], -np.inf, joint) if closed.any() else joint
+
+
+def _held(joint: Floats) -> Floats:
+    """(..., cells, cells, draws) joints of the truth now and later, from those of the truth now."""
+    same = np.eye(joint.shape[-2], dtype=bool)[..., None]
+    return np.where(same, joint[..., None, :, :], -np.inf)

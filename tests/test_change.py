@@ -1,0 +1,440 @@
+"""Truths that change: filter, smoother and relaxation against brute force; what time does; learned rates."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator
+from typing import Any
+
+import jax
+import numpy as np
+import numpyro.distributions as dist
+import pandas as pd
+import pytest
+import witness
+from numpy.typing import NDArray
+from random_evidence import features_of, random_case
+
+import nousppl as nous
+from nousppl.blueprint import draw_up
+from nousppl.compile import compile_problem
+from nousppl.densify import Written, write_out
+from nousppl.inference import exact
+from nousppl.model import prior_draws
+from nousppl.models import change, one_of, origin
+from nousppl.padding import Mould
+from nousppl.trust import Trust, asked_at
+
+SINGLE, DOUBLE = 1e-5, 1e-10
+MODELS, EACH = (504, 516, 519, 607, 612, 618), 8
+"""Chosen so that each feature is on in one at least and off in one."""
+TIMES = (None, 4.5, 1.0, 60.0)
+"""Asked about: the latest time, between the claims, at the first of them, and after all."""
+
+
+@pytest.fixture(autouse=True)
+def coarse(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Few nodes for the difficulty, which both sides sum over alike; and sources that met in few questions are
+    pairs."""
+    monkeypatch.setattr("nousppl.affinity.MET", 3)
+    monkeypatch.setattr("nousppl.compile.difficulty_nodes", lambda claims, smooth=True: 5)
+
+
+def case(seed: int, **given: Any) -> tuple[nous.Evidence, Trust]:
+    evidence, model = random_case(seed, change=True, **given)
+    blueprint = draw_up(model, evidence)
+    record = model.default_trust(draws=1).record
+    return evidence, Trust(model, blueprint, prior_draws(blueprint, seed, 1), {}, pd.DataFrame(), record)
+
+
+def written(trust: Trust, evidence: nous.Evidence, index: int, at: float | None) -> list[Written]:
+    encoded, seed = trust.encoded(evidence), trust.model.order_seed
+    problem = compile_problem(encoded, np.array([index]), seed, asked_at(evidence, at))
+    return write_out(trust.blueprint, encoded, trust.asked(), index, seed=seed, problem=problem)
+
+
+def grid_of(trust: Trust, orders: list[Written]) -> witness.Grid:
+    hard = orders[0].question.hard
+    if hard is not None:
+        return ((0.0, 1.0 - hard), (-1.0, hard))
+    return witness.equispaced(5) if trust.model.errors.has_difficulty(trust.model.origin) else witness.NO_DIFFICULTY
+
+
+def expected(trust: Trust, orders: list[Written], without: tuple[str, ...] = ()) -> pd.Series:
+    """Posterior by answer by brute force, the unnamed answers together."""
+    grid = grid_of(trust, orders)
+    joint = sum(np.exp(witness.log_marginal_at(one.question, one.values, grid, without)) for one in orders)
+    names = ["other" if str(answer).startswith("other ") else answer for answer in orders[0].answers]
+    return pd.Series(joint / joint.sum(), names).groupby(level=0).sum()
+
+
+def differences(evidence: nous.Evidence, trust: Trust, at: float | None) -> float:
+    """Largest difference of a probability, of the batch and of single questions."""
+    batch = trust.posteriors(evidence, at=at).probabilities.set_index(["entity", "answer"])["probability"]
+    out = []
+    for index, (entity, attribute) in enumerate(evidence.questions.itertuples(index=False)):
+        exact_one = expected(trust, written(trust, evidence, index, at))
+        single = trust.posterior(evidence.question(entity, attribute), at=at).probabilities
+        out += [(batch[entity] - exact_one).abs().max(), (single - exact_one).abs().max()]
+    return float(np.max(out))
+
+
+# ------------------------------------------------------------------------------------------- against brute force
+
+
+@pytest.mark.parametrize(("group", "at"), [(group, TIMES[i % 4]) for i, group in enumerate(MODELS)])
+def test_beliefs_are_those_of_brute_force(group: int, at: float | None) -> None:
+    assert differences(*case(group, questions=EACH, claims=4), at) < SINGLE
+
+
+def test_the_problems_have_every_feature_on_and_off() -> None:
+    flags = pd.DataFrame([features_of(*random_case(g, change=True, questions=EACH, claims=4)) for g in MODELS])
+    assert set(flags.columns[~flags.any()]) == {"unknown order", "trap", "correlation", "undated"}
+    assert set(flags.columns[flags.all()]) == {"change", "truths at times"}
+
+
+@pytest.mark.parametrize(("seed", "at"), [(521, 4.5), (522, None)])
+def test_in_double_precision(seed: int, at: float | None) -> None:
+    with jax.enable_x64(True):
+        assert differences(*case(seed, questions=6, claims=4, origin=True, popularity=True), at) < DOUBLE
+
+
+@pytest.mark.parametrize("at", [4.5, 60.0])
+def test_origins_and_witnesses_are_those_of_brute_force(at: float) -> None:
+    evidence, trust = case(530, questions=6, claims=3, origin=True, lineage=False, notes=False, difficulty=False)
+    beliefs = trust.posteriors(evidence, at=at)
+    for index, (entity, attribute) in enumerate(evidence.questions.itertuples(index=False)):
+        table, total = np.zeros((3, 4)), 0.0
+        for one in written(trust, evidence, index, at):
+            place = one.claims - min(one.claims)
+            total += np.exp(witness.log_marginal_at(one.question, one.values)).sum()
+            for j in range(3):
+                for k in range(-1, j):
+                    joint = np.exp(witness.log_marginal_at(one.question, one.values, origin=(j, k))).sum()
+                    table[place[j], 0 if k < 0 else 1 + place[k]] += joint
+        belief = trust.posterior(evidence.question(entity, attribute), at=at)
+        np.testing.assert_allclose(belief.origins.to_numpy(), table / total, rtol=0, atol=SINGLE)
+        mine = beliefs.cell_question == index
+        support = dict(zip(beliefs.cell_answer[mine], beliefs.support[mine], strict=True))
+        assert belief.effective_claims == pytest.approx(support[belief.answer], abs=10 * SINGLE)
+
+
+def test_padding_changes_nothing() -> None:
+    evidence, trust = case(502, questions=EACH, claims=4)
+    apart = trust._posteriors(evidence, mould=Mould(room=2.0), at=4.5).probability
+    np.testing.assert_allclose(apart, trust.posteriors(evidence, at=4.5).probability, rtol=0, atol=1e-6)
+
+
+def test_the_order_of_arrival_does_not_matter() -> None:
+    evidence, trust = case(503, questions=EACH, claims=5)
+    rows = evidence.claims.sample(frac=1.0, random_state=0), evidence.settled.sample(frac=1.0, random_state=1)
+    shuffled = nous.Evidence(*rows)
+    for at in TIMES:
+        one, two = trust.posteriors(evidence, at=at), trust.posteriors(shuffled, at=at)
+        np.testing.assert_array_equal(one.probability, two.probability)
+
+
+# ---------------------------------------------------------------------------------------------- negative controls
+
+
+def same_popularity(xp: Any, layout: Any, data: Any, originality: Any, *rest: Any) -> Any:
+    return POPULARITY(xp, layout, data, originality)
+
+
+def no_change(xp: Any, rates: Any, run: Any, start: Any, gain: Any, passing: Any) -> Any:
+    return FILTERED(xp, rates, run, start, gain, 0.0 * passing)
+
+
+def one_side(xp: Any, layout: Any, data: Any, *rest: Any) -> Any:
+    return CARRY(xp, layout, {n: 0 * x if n.endswith("backward") else x for n, x in data.items()}, *rest)
+
+
+def nothing_settled(xp: Any, layout: Any, *rest: Any) -> Any:
+    return CARRY(xp, layout._replace(pinned=False), *rest)
+
+
+POPULARITY, FILTERED, CARRY = origin.popularity, change.filtered, change.carry
+BROKEN = {
+    "the truth stays": (change, "filtered", no_change),
+    "popularity does not fade": (one_of, "popularity", same_popularity),
+    "popularity fades by the last claim": (one_of, "by_question", lambda xp, data, log_rate, slot: 0.0),
+    "what was said later is left out": (one_of, "carry", one_side),
+    "nothing is settled": (one_of, "carry", nothing_settled),
+}
+
+
+@functools.cache
+def control_case() -> tuple[nous.Evidence, Trust, NDArray[np.float64]]:
+    """Questions with most features on, asked about a time among their claims, and their posteriors by brute force."""
+    on = dict.fromkeys(("origin", "lag", "popularity", "rejected"), True)
+    off = dict.fromkeys(("closed", "difficulty", "bias", "shared by claim", "affinity"), False)
+    evidence, trust = case(4, questions=12, claims=5, named=3, K=6, **on, **off)
+    rows = [expected(trust, written(trust, evidence, index, 4.5)) for index in range(len(evidence.questions))]
+    return evidence, trust, pd.DataFrame(rows).to_numpy()
+
+
+@pytest.fixture
+def traced_anew() -> Iterator[None]:
+    """Compiled code is kept by layout; a rule that is taken out shows only in code that is traced again."""
+    control_case()
+    exact.witnesses.clear_cache()
+    yield
+    exact.witnesses.clear_cache()
+
+
+def control_difference() -> float:
+    evidence, trust, exact_ones = control_case()
+    table = trust.posteriors(evidence, at=4.5).probabilities
+    found = table.pivot(index="entity", columns="answer", values="probability").to_numpy()
+    return float(np.nanmax(np.abs(found - exact_ones)))
+
+
+def test_the_control_case_agrees(traced_anew: None) -> None:
+    assert control_difference() < SINGLE
+
+
+@pytest.mark.parametrize("rule", BROKEN)
+def test_a_broken_rule_is_noticed(rule: str, traced_anew: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(*BROKEN[rule])
+    assert not control_difference() < 10 * SINGLE
+
+
+# ------------------------------------------------------------------------------------------------- what time does
+
+
+def told(rows: list[tuple[str, float]], settled: list[tuple[str, float]] = (), **more: Any) -> nous.Evidence:
+    """One question: values with their times, each by a source of its own, and settled values with theirs."""
+    claims = pd.DataFrame(rows, columns=["value", "time"]).assign(entity="maya", attribute="city", **more)
+    claims["source"] = [f"s{i}" for i in range(len(claims))]
+    facts = pd.DataFrame(settled, columns=["value", "time"]).assign(entity="maya", attribute="city")
+    return nous.Evidence(claims, settled=facts if len(facts) else None)
+
+
+def fixed(rate: float, answers: Any = 5, **more: Any) -> Trust:
+    """One draw of a model in which truths change at a rate per unit of time."""
+    sure = {"1": dist.Normal(1.5, 1e-3), "source": dist.HalfNormal(1e-3)}
+    model = nous.TrustModel(change="1", answers={"city": answers}, priors={"reliability": sure}, **more)
+    trust = model.default_trust(draws=1)
+    trust.posterior_draws["change_Intercept"][:] = np.log(rate)
+    return trust
+
+
+def test_relaxation_is_entropy_decay() -> None:
+    rate, K = 0.01, 5
+    evidence, trust = told([("oslo", 0.0), ("rome", 3.0), ("oslo", 10.0)]), fixed(rate, K)
+    now = trust.posterior(evidence.question("maya", "city")).probabilities
+    share = np.array([1, 1, K - 2])  # "other" stands for three answers
+    with jax.enable_x64(True):
+        for later in (1.0, 30.0, 1000.0):
+            kept = np.exp(-rate * later)
+            then = trust.posterior(evidence.question("maya", "city"), at=10.0 + later).probabilities
+            formula = kept * now[then.index] + (1.0 - kept) * share / K
+            np.testing.assert_allclose(then, formula, rtol=0, atol=1e-6)
+            batch = trust.posteriors(evidence, at=10.0 + later).probability
+            np.testing.assert_allclose(batch, formula, rtol=0, atol=1e-6)
+
+
+def test_without_change_the_static_model_is_the_limit() -> None:
+    evidence = told([("oslo", 0.0), ("rome", 3.0), ("oslo", 10.0), ("bonn", 400.0)])
+    slow = fixed(1e-11)
+    still = nous.TrustModel(answers={"city": 5}, priors={"reliability": slow.model.given_priors["reliability"]})
+    still = still.default_trust(draws=1)
+    still.posterior_draws.update({n: v for n, v in slow.posterior_draws.items() if n in still.posterior_draws})
+    question = evidence.question("maya", "city")
+    np.testing.assert_allclose(
+        slow.posterior(question).probabilities, still.posterior(question).probabilities, rtol=0, atol=1e-6
+    )
+
+
+def test_a_settled_truth_holds_at_its_time_only() -> None:
+    evidence, trust = told([("rome", 50.0)], [("oslo", 0.0), ("bonn", 100.0)]), fixed(0.01)
+    question = evidence.question("maya", "city")
+    by_time = {t: trust.posterior(question, at=t).probabilities for t in (0.0, 10.0, 50.0, 90.0, 100.0, 1e5)}
+    assert by_time[0.0]["oslo"] == by_time[100.0]["bonn"] == 1.0
+    assert 0.8 < by_time[10.0]["oslo"] < 1.0 and 0.8 < by_time[90.0]["bonn"] < 1.0
+    assert by_time[50.0]["rome"] > 0.3
+    assert by_time[1e5].drop("other").to_numpy() == pytest.approx(0.2, abs=1e-6)
+
+
+def test_a_rejection_holds_from_its_time_on() -> None:
+    facts = pd.DataFrame({"entity": ["maya"], "attribute": "city", "value": "oslo", "time": [20.0], "verdict": "false"})
+    evidence = told([("oslo", 0.0), ("oslo", 40.0)]).with_settled(facts)
+    question, trust = evidence.question("maya", "city"), fixed(0.001)
+    assert trust.posterior(question, at=0.0).probabilities["oslo"] > 0.2
+    for at in (20.0, 30.0, 40.0, 500.0):
+        assert trust.posterior(question, at=at).probabilities["oslo"] == 0.0
+
+
+def test_points_add_up_and_time_has_its_row() -> None:
+    evidence, trust = told([("oslo", 0.0), ("rome", 3.0), ("oslo", 300.0), ("rome", 310.0)]), fixed(0.005)
+    question = evidence.question("maya", "city")
+    for at in (305.0, 200.0, 1000.0):
+        belief = trust.posterior(question, at=at)
+        points = belief.points["points"]
+        assert points.sum() == pytest.approx(belief.log_odds[-1, belief.top], abs=1e-9)
+        assert abs(points["time"]) > 0.1
+        history = belief.history()
+        # The belief drifts between two claims.
+        assert (history["prior"].to_numpy()[1:] != history["posterior"].to_numpy()[:-1]).any()
+    assert trust.posterior(question, at=200.0).answer != trust.posterior(question, at=1e6).answer
+
+
+def test_what_is_known_by_a_time() -> None:
+    evidence, trust = told([("oslo", 0.0), ("rome", 30.0)], known_at=[0.0, 90.0]), fixed(0.01)
+    question = evidence.question("maya", "city")
+    early = trust.posterior(question, at=30.0, known_by=50.0)
+    assert len(early.question.claims) == 1 and early.answer == "oslo"
+    assert trust.posterior(question, at=30.0).probabilities["rome"] > 0.3
+    batch = trust.posteriors(evidence, at=30.0, known_by=50.0).probabilities
+    np.testing.assert_allclose(batch["probability"], early.probabilities[batch["answer"]], rtol=0, atol=1e-6)
+    assert nous.posterior(question, trust, at=30.0, known_by=50.0).probability == early.probability
+
+
+def test_a_time_for_each_question() -> None:
+    evidence, trust = case(505, questions=EACH, claims=4)
+    at = np.linspace(0.0, 60.0, EACH)
+    many = trust.posteriors(evidence, at=at)
+    for index in range(EACH):
+        mine = many.probability[many.cell_question == index]
+        one = trust.posterior(evidence.question(f"e{index:02d}", "x"), at=at[index])
+        np.testing.assert_allclose(mine, one.probabilities, rtol=0, atol=SINGLE)
+
+
+# ------------------------------------------------------------------------------------------------ learned rates
+
+
+WORLD = nous.TrustModel(
+    change="1 + (1|attribute)",
+    origin=None,
+    errors=nous.Errors(difficulty=False),
+    answers={"job": list("abcdef"), "mood": list("uvwxyz")},
+)
+RATES = {"job": 1 / 300.0, "mood": 1 / 10.0}
+
+
+def world(seed: int, entities: int = 150) -> tuple[nous.Evidence, pd.DataFrame, pd.Series]:
+    """Claims about jobs, which stay, and moods, which do not; the truth at the time of each claim is settled for half
+    of the entities. Also: what is true of the others, and true parameters."""
+    rng = np.random.default_rng(seed)
+    rows = [
+        (f"e{e:03d}", attribute, f"s{rng.integers(12):02d}", time)
+        for e in range(entities)
+        for attribute in RATES
+        for time in np.sort(rng.uniform(0.0, 100.0, 6))
+    ]
+    design = pd.DataFrame(rows, columns=["entity", "attribute", "source", "time"])
+    design["claim"] = [f"c{i}" for i in range(len(design))]
+    logs = np.log([RATES[name] for name in sorted(RATES)])
+    given = {"change_Intercept": logs.mean(), "change_1|attribute_sigma": 1.0, "change_1|attribute": logs - logs.mean()}
+    truth, evidence = WORLD.simulate(design, seed, given)
+    facts = evidence.claims[["entity", "attribute", "time"]].assign(
+        value=truth.truths[evidence.claims["claim"]].to_numpy()
+    )
+    known = facts["entity"] < f"e{entities // 2:03d}"
+    return evidence.with_settled(facts[known]), facts[~known], pd.Series(truth.parameters)
+
+
+@pytest.fixture(scope="module")
+def learned() -> tuple[Trust, nous.Evidence, pd.DataFrame]:
+    evidence, rest, _ = world(0)
+    return WORLD.fit(evidence, nous.SVI(steps=1500), learn_from="settled"), evidence, rest
+
+
+def test_rates_are_learned(learned: tuple[Trust, nous.Evidence, pd.DataFrame]) -> None:
+    trust, _, _ = learned
+    draws = trust.flat["change_Intercept"][:, None] + trust.flat["change_1|attribute"]
+    for column, name in enumerate(sorted(RATES)):
+        z = (np.log(RATES[name]) - draws[:, column].mean()) / draws[:, column].std()
+        assert abs(z) < 3.0, (name, z)
+        assert draws[:, column].std() < 0.5
+
+
+def test_old_news_is_believed_as_far_as_it_holds(learned: tuple[Trust, nous.Evidence, pd.DataFrame]) -> None:
+    """The truths of other entities, at times between and after their claims, come true as often as believed."""
+    trust, evidence, rest = learned
+    for attribute, hold in (("job", 0.7), ("mood", 0.7)):
+        asked = rest[rest["attribute"] == attribute].groupby(["entity", "attribute"]).last()
+        # The last claim of each is left out, and its time asked about.
+        earlier = evidence.without(evidence.claims.groupby(["entity", "attribute"])["claim"].last().to_list())
+        earlier = earlier.with_settled(None)
+        times = asked["time"].reindex(pd.MultiIndex.from_frame(earlier.questions[["entity", "attribute"]])).fillna(0.0)
+        table = trust.posteriors(earlier, at=times.to_numpy()).frame.set_index(["entity", "attribute"]).loc[asked.index]
+        right = (table["answer"] == asked["value"]).to_numpy(float)
+        believed = table["probability"].to_numpy()
+        assert abs(right.mean() - believed.mean()) < 4.0 * np.sqrt((believed * (1 - believed)).sum()) / len(right)
+        assert (believed.mean() > hold) == (attribute == "job")
+
+
+def test_a_static_model_is_worse_on_a_changing_world(learned: tuple[Trust, nous.Evidence, pd.DataFrame]) -> None:
+    trust, evidence, rest = learned
+    last = rest.groupby(["entity", "attribute"]).last().reset_index()
+    hidden = evidence.with_settled(None)
+    changing = trust.posteriors(hidden, at=100.0).score(last)
+    one_each = evidence.settled.groupby(["entity", "attribute"]).last().reset_index()
+    still = nous.TrustModel(origin=None, errors=WORLD.errors, answers=WORLD.answers)
+    static = still.fit(hidden.with_settled(one_each), nous.SVI(steps=800)).posteriors(hidden).score(last)
+    assert changing["log_loss"] < static["log_loss"] - 0.05
+
+
+def test_a_trust_is_saved_with_its_rates(learned: tuple[Trust, nous.Evidence, pd.DataFrame], tmp_path: Any) -> None:
+    trust, evidence, _ = learned
+    trust.save(tmp_path / "trust.nc")
+    again = nous.load(tmp_path / "trust.nc")
+    assert again.model.change == "1 + (1|attribute)"
+    np.testing.assert_array_equal(
+        again.posteriors(evidence, at=120.0).probability, trust.posteriors(evidence, at=120.0).probability
+    )
+
+
+# ------------------------------------------------------------------------------------------------------- mistakes
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"errors": nous.Errors(trap=True)}, r"Errors\(trap=True\) beside change"),
+        ({"errors": nous.Errors(correlation=True)}, r"Errors\(correlation=True\) beside change"),
+        ({"origin": nous.Origin(order="unknown")}, r"Origin\(order='unknown'\) beside change"),
+    ],
+)
+def test_what_does_not_go_with_change(given: dict[str, Any], words: str) -> None:
+    with pytest.raises(nous.ModelError, match=words):
+        nous.TrustModel(change="1", **given)
+
+
+def test_rates_are_of_questions() -> None:
+    with pytest.raises(nous.ModelError, match="column 'source' is not one of a question; allowed are entity and attr"):
+        nous.TrustModel(change="1 + (1|source)").default_trust()
+
+
+def test_everything_has_a_time() -> None:
+    trust = fixed(0.01)
+    with pytest.raises(
+        nous.ModelError, match=r"claims: column 'time' is missing in 1 of 2 claims, first of entity 'maya"
+    ):
+        trust.posteriors(told([("oslo", 0.0), ("rome", np.nan)]))
+    with pytest.raises(
+        nous.ModelError, match=r"settled: column 'time' is missing in 1 of 1 rows, first of entity 'maya"
+    ):
+        trust.posteriors(told([("oslo", 0.0)], [("rome", np.nan)]))
+
+
+def test_times_asked_about() -> None:
+    evidence, trust = told([("oslo", 0.0)]), fixed(0.01)
+    with pytest.raises(nous.QuestionError, match="at: 2 times for 1 questions"):
+        trust.posteriors(evidence, at=[1.0, 2.0])
+    still = nous.TrustModel(answers={"city": 5})
+    with pytest.raises(nous.ModelError, match="a truth that changes needs change"):
+        still.fit(told([("oslo", 0.0)], [("rome", 1.0), ("oslo", 2.0)]), learn_from="settled")
+
+
+def test_a_program_draws_no_paths() -> None:
+    evidence, trust = case(501, questions=2, claims=2)
+    program = trust.model.program(evidence, learn_from="all")
+    with pytest.raises(nous.ModelError, match=r"TrustModel.simulate draws them with the path"):
+        program.simulator({}, 0)
+
+
+def test_priors_show_the_rate() -> None:
+    assert str(nous.TrustModel(change="1 + (1|attribute)").priors()["change"]["1"]).startswith("Normal")
+    assert nous.TrustModel(change="1", priors={"change": {"1": dist.Normal(-1.0, 1.0)}}).change == "1"
