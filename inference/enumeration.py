@@ -18,7 +18,7 @@ from jax.typing import ArrayLike
 from numpyro.distributions import constraints
 
 from nousppl.models import reference
-from nousppl.models.dense import DenseQuestion
+from nousppl.models.dense import Change, DenseQuestion
 from nousppl.models.reference import Grid
 
 
@@ -87,8 +87,15 @@ class Numpyro:
         return jnp.concatenate([x, y])
 
     @staticmethod
-    def choose(name: str, law: Array) -> Array:
+    def pair(x: Array, y: Array) -> Array:
+        """As ``jnp.stack``."""
+        return jnp.stack([x, y], axis=-1)
+
+    @staticmethod
+    def choose(name: str, law: Array, said: int | None = None) -> Array:
         """A categorical numpyro site."""
+        if said is not None:
+            return numpyro.sample(name, dist.Categorical(probs=law), obs=jnp.asarray(said))
         # Enumeration writes into the infer dictionary of a site, so no two sites may share one. An array: a user may
         # condition a site on a plain number.
         return jnp.asarray(numpyro.sample(name, dist.Categorical(probs=law), infer={"enumerate": "parallel"}))
@@ -166,13 +173,18 @@ def _given_each_value(site: str, count: int, question: DenseQuestion, values: Ar
 
 
 def _density(question: DenseQuestion, values: ArrayLike, grid: Grid | None, fixed: dict[str, Any]) -> Array:
-    return _log_density(question, jnp.asarray(values), reference.enumerable(question, grid), fixed)
+    grid, change = reference.enumerable(question, grid), question.change
+    if change is not None:
+        change = change._replace(times=tuple(map(float, change.times)))
+    return _log_density(question._replace(change=None), change, jnp.asarray(values), grid, fixed)
 
 
-@jax.jit
-def _log_density(question: DenseQuestion, values: Array, grid: Grid, fixed: dict[str, Any]) -> Array:
+@partial(jax.jit, static_argnums=1)
+def _log_density(
+    question: DenseQuestion, change: Change | None, values: Array, grid: Grid, fixed: dict[str, Any]
+) -> Array:
     # Imported late: enumeration brings in funsor, which only the reference program needs.
     from numpyro.contrib.funsor import enum, log_density
 
     model = enum(numpyro.handlers.condition(program, fixed), first_available_dim=-1)
-    return log_density(model, (question, values, grid), {}, {})[0]
+    return log_density(model, (question._replace(change=change), values, grid), {}, {})[0]

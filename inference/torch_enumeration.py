@@ -89,10 +89,18 @@ class Pyro:
         return torch.cat([x, y])
 
     @staticmethod
-    def choose(name: str, law: torch.Tensor) -> torch.Tensor:
+    def pair(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        """As ``torch.stack``."""
+        return torch.stack([x, y], dim=-1)
+
+    @staticmethod
+    def choose(name: str, law: torch.Tensor, said: int | None = None) -> torch.Tensor:
         """A categorical pyro site."""
         # By logits: torch raises a probability of zero to the smallest that it can tell from one.
-        return pyro.sample(name, dist.Categorical(logits=torch.log(law)), infer={"enumerate": "parallel"})
+        law = dist.Categorical(logits=torch.log(law))
+        if said is not None:
+            return pyro.sample(name, law, obs=torch.tensor(said))
+        return pyro.sample(name, law, infer={"enumerate": "parallel"})
 
     def normal(self, name: str) -> torch.Tensor:
         """A standard normal pyro site."""

@@ -7,6 +7,7 @@ all take a
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,7 +21,7 @@ class Change(NamedTuple):
 
     rate: float
     """Rate at which the truth is drawn anew from the base rates, per unit of time."""
-    times: Floats
+    times: Sequence[float]
     """(n,) time of each claim, not decreasing."""
     at: float
     """The time asked about."""

@@ -13,6 +13,7 @@ Statistics 28). The conventions of the arrays stand in ``nousppl.models.dense``.
 
 from __future__ import annotations
 
+import math
 import reprlib
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -21,7 +22,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from nousppl.errors import InferenceError
-from nousppl.models.dense import DenseQuestion
+from nousppl.models.dense import Change, DenseQuestion
 from nousppl.models.namespace import Array
 from nousppl.models.sites import Sites
 
@@ -54,9 +55,11 @@ def program(xp: Sites, question: DenseQuestion, values: ArrayLike | None = None,
             None draws the claims instead of observing them.
         grid: a discrete law for the difficulty, which can be enumerated; by default it is normal.
 
-    Sites: ``truth`` (0..K-1), ``looks`` (where there is a trap: the answer that the claims follow in place of the
-    truth), ``difficulty`` (where there is any), ``origin_j`` (0 fresh, 1 + k a repetition of
-    claim k) and ``claim_j`` (the row of weights that claim j gives to the answers).
+    Sites: ``truth`` (0..K-1; where it changes, at the time asked about, and ``truth_i`` at the i-th of the other times
+    of which something is known), ``looks`` (where there is a trap: the answer that the claims follow in place of the
+    truth), ``difficulty`` (where there is any), ``origin_j`` (0 fresh, 1 + k a repetition of claim k) and ``claim_j``
+    (the row of weights that claim j gives to the answers). Where the truth changes, ``settled_i`` is observed: that the
+    truth is one of the answers that are left at that time.
 
     Raises:
         InferenceError: the errors are correlated, which no program of the claims expresses.
@@ -71,17 +74,16 @@ def program(xp: Sites, question: DenseQuestion, values: ArrayLike | None = None,
     share = xp.zeros(0, q.size)  # what the claims so far say, each row summing to one
     r = xp.zeros(0)  # chance that each of them is not itself a repeat
 
-    truth = xp.choose("truth", q.prior / q.prior.sum())
-    looks = truth if q.trap is None else draw_looks(xp, q, truth)
+    truths, fading = draw_truths(xp, q, question.change)
     difficulty = draw_difficulty(xp, question, grid)
-    for j in range(len(q.alpha)):
+    for j, looks in enumerate(truths):
         weights = q.base[j, :j] * r + q.strong[j, :j]
         silent = q.alpha[j] + weights.sum() == 0  # an own note that repeats nothing
         origin = xp.choose(f"origin_{j}", origin_law(xp, q.alpha[j], weights))
 
         a = reliability(xp, q.logit[j, looks] + q.difficulty_sd * difficulty, q.ceiling[j])
         c = None if q.confusion is None else q.confusion[j, looks]
-        u = wrong_answer_law(xp, r @ share, looks, q.beta_of(j), c)
+        u = wrong_answer_law(xp, (r * fading[j, :j]) @ share, looks, q.beta_of(j), c)
         u = xp.where(q.closed, u, clip(xp, u, a, looks))
         fresh = fresh_law(xp, a, u, looks)
         repeated = repeat_laws(xp, share, q.rho[j, :j], q.copy_error)
@@ -97,6 +99,36 @@ def rows_said(xp: Sites, question: Any, values: ArrayLike) -> Array:
     """(n, K): one-hot rows of the values, and the question's own rows where a value is -1."""
     index = xp.integers(values)
     return xp.where((index >= 0)[:, None], xp.one_hot(index, question.size), question.weights)
+
+
+def draw_truths(xp: Sites, question: Any, change: Change | None) -> tuple[list[Array], Array]:
+    """What each claim follows, the truth at its time where there is no trap; and (n, n) how far the popularity of an
+    earlier claim has faded at a later one."""
+    n = len(question.alpha)
+    if change is None:
+        truth = xp.choose("truth", question.prior / question.prior.sum())
+        return [truth if question.trap is None else draw_looks(xp, question, truth)] * n, xp.zeros(n, n) + 1.0
+    known = {change.at, *change.times, *(time for time, _ in change.pins + change.rejections)}
+    at, last, others = {}, None, 0
+    for time in sorted(known - {-math.inf}):
+        stay = 0.0 if last is None else math.exp(-change.rate * (time - last))
+        same = 0.0 if last is None else xp.one_hot(at[last], question.size)
+        name = "truth" if time == change.at else f"truth_{others}"
+        at[time] = xp.choose(name, stay * same + (1.0 - stay) * question.prior)
+        left = [float(answer in answers_left(change, time, question.size)) for answer in range(question.size)]
+        if min(left) < 1.0:
+            agrees = xp.array(left)[at[time]]
+            xp.choose(f"settled{name.removeprefix('truth')}", xp.pair(1.0 - agrees, agrees), 1)
+        others, last = others + (time != change.at), time
+    apart = np.subtract.outer(np.asarray(change.times), np.asarray(change.times))
+    return [at[time] for time in change.times], xp.array(np.exp(-change.rate * np.maximum(apart, 0.0)))
+
+
+def answers_left(change: Change, time: float, size: int) -> set[int]:
+    """Answers that the truth may be at a time."""
+    settled = {answer for when, answer in change.pins if when == time}
+    rejected = {answer for when, answer in change.rejections if when <= time}
+    return (settled or set(range(size))) - rejected
 
 
 def draw_looks(xp: Sites, question: Any, truth: Array) -> Array:
@@ -159,9 +191,10 @@ def enumerable(question: DenseQuestion, grid: Grid | None) -> Grid:
     """The grid that the difficulty is enumerated over: the one that is given, or the question's own.
 
     Raises:
-        InferenceError: the question has more than `MOST_CLAIMS` claims.
+        InferenceError: the question has more than `MOST_CLAIMS` claims; where truths change, claims and times of them.
     """
-    if len(question.alpha) > MOST_CLAIMS:
+    axes = len(question.alpha) + len(set(question.change.times) if question.change is not None else ())
+    if axes > MOST_CLAIMS:
         raise InferenceError(
             f"the reference program enumerates questions of at most {MOST_CLAIMS} claims; this one has "
             f"{len(question.alpha)}: use the marginal"

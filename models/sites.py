@@ -63,8 +63,12 @@ class Sites(Protocol):
         """``y`` after ``x`` along the first axis."""
         ...
 
-    def choose(self, name: str, law: Array) -> Array:
-        """A site with one of ``law.shape[-1]`` values, an integer from 0, which can be enumerated."""
+    def pair(self, x: Array, y: Array) -> Array:
+        """``(..., 2)``: two arrays of one shape along a new last axis."""
+        ...
+
+    def choose(self, name: str, law: Array, said: int | None = None) -> Array:
+        """A site with one of ``law.shape[-1]`` values, an integer from 0, which can be enumerated or is observed."""
         ...
 
     def normal(self, name: str) -> Array:

@@ -116,7 +116,7 @@ def _change(problem: Problem, theta: dict[str, Any], order: int, expand: NDArray
     facts = list(zip(known.time.tolist(), of_cell.tolist(), known.rejected.tolist(), strict=True))
     return Change(
         rate=float(np.exp(theta["log_rate"][0])),
-        times=problem.times[problem.data["slot_instance"] == order],
+        times=tuple(problem.times[problem.data["slot_instance"] == order].tolist()),
         at=float(problem.at[0]),
         pins=tuple((time, cell) for time, cell, rejected in facts if not rejected),
         rejections=tuple((time, cell) for time, cell, rejected in facts if rejected),

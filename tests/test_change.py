@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator
+from importlib.util import find_spec
 from typing import Any
 
 import jax
@@ -19,7 +20,7 @@ import nousppl as nous
 from nousppl.blueprint import draw_up
 from nousppl.compile import compile_problem
 from nousppl.densify import Written, write_out
-from nousppl.inference import exact
+from nousppl.inference import enumeration, exact
 from nousppl.model import prior_draws
 from nousppl.models import change, one_of, origin
 from nousppl.padding import Mould
@@ -132,6 +133,51 @@ def test_the_order_of_arrival_does_not_matter() -> None:
     for at in TIMES:
         one, two = trust.posteriors(evidence, at=at), trust.posteriors(shuffled, at=at)
         np.testing.assert_array_equal(one.probability, two.probability)
+
+
+def test_the_readable_program_is_brute_force() -> None:
+    on = {"origin": True, "popularity": True, "rejected": True}
+    evidence, trust = case(612, questions=1, claims=2, named=3, difficulty=False, lineage=False, **on)
+    one = written(trust, evidence, 0, 4.5)[0]
+    exact_one = np.array(witness.log_marginal_at(one.question, one.values))
+    total = np.logaddexp.reduce(exact_one)
+    with jax.enable_x64(True):
+        ours = enumeration.posterior(one.question, one.values)
+        density = enumeration.log_evidence(one.question, one.values)
+    np.testing.assert_allclose(ours, np.exp(exact_one - total), rtol=0, atol=DOUBLE)
+    assert float(density) == pytest.approx(total, abs=DOUBLE)
+
+
+@pytest.mark.skipif(find_spec("pyro") is None, reason="pyro is not installed: there is no second backend")
+@pytest.mark.parametrize("at", [4.5, 60.0])
+def test_the_readable_program_on_pyro_is_brute_force(at: float) -> None:
+    import torch
+
+    from nousppl.inference import torch_enumeration
+
+    on = {"origin": True, "popularity": True, "rejected": True}
+    evidence, trust = case(612, questions=3, claims=3, named=3, difficulty=False, lineage=False, **on)
+    for index in range(3):
+        one = written(trust, evidence, index, at)[0]
+        exact_one = np.array(witness.log_marginal_at(one.question, one.values))
+        theirs = torch_enumeration.posterior(one.question, one.values, dtype=torch.float64)
+        np.testing.assert_allclose(theirs, np.exp(exact_one - np.logaddexp.reduce(exact_one)), rtol=0, atol=DOUBLE)
+
+
+def test_drawn_paths_follow_the_rate() -> None:
+    """The simulator's truths stay from one claim to the next as often as the law says, and start at the base rates."""
+    rate, gap, K = 0.1, 5.0, 4
+    answers = list("abcd")
+    design = pd.DataFrame({"entity": np.repeat(np.arange(4000), 2), "attribute": "x", "source": "s"})
+    design["time"] = np.tile([0.0, gap], 4000)
+    model = nous.TrustModel(change="1", origin=None, errors=nous.Errors(difficulty=False), answers={"x": answers})
+    truth, _ = model.simulate(design, 0, {"change_Intercept": np.log(rate)})
+    first, second = truth.truths.to_numpy().reshape(-1, 2).T
+    stay = np.exp(-rate * gap) + (1.0 - np.exp(-rate * gap)) / K
+    assert abs((first == second).mean() - stay) < 4.0 * np.sqrt(stay * (1.0 - stay) / 4000)
+    counts = pd.Series(second).value_counts().to_numpy()
+    assert len(counts) == K and np.square(counts - 1000.0).sum() / 1000.0 < 25.0
+    assert (truth.settled["value"].to_numpy() == second).all() and (truth.settled["time"] == gap).all()
 
 
 # ---------------------------------------------------------------------------------------------- negative controls
