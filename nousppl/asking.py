@@ -15,7 +15,8 @@ from nousppl.blueprint import Blueprint, confusion_index
 from nousppl.compile import Problem, compile_problem, node_grid
 from nousppl.encode import Encoded
 from nousppl.models.hierarchy import Design
-from nousppl.models.program import PARTS, Predictor
+from nousppl.models.program import PARTS, Plan, Predictor
+from nousppl.models.terms import by_draw, by_read
 from nousppl.padding import Mould, ladder, pad, pad_last
 from nousppl.ragged import mix, uniform
 from nousppl.unfold import Logs
@@ -49,7 +50,22 @@ def linear_draws(predictor: Predictor, design: Design, draws: Draws, claims: NDA
         index, back = np.unique(group.index[claims], return_inverse=True)
         effects = level_draws(name, index, group.new_levels, draws)
         total += effects[:, back] * group.value[claims]
+    if predictor.own:
+        total += own_draws(predictor, design, draws, claims)
     return total
+
+
+def own_draws(predictor: Predictor, design: Design, draws: Draws, claims: NDArray[np.int64]) -> Floats:
+    """(draws, claims) sum of the user's own terms of a predictor under each draw."""
+    return by_draw(predictor.own, by_read(predictor.own, design.own[:, claims]), draws, len(claims))
+
+
+def pair_draws(plan: Plan, problem: Problem, draws: Draws) -> Floats:
+    """(draws, listed) what the user's own pair terms add to the strong weights of listed pairs under each draw, before
+    it fades; (draws, 0) where there are none."""
+    if not plan.pair_terms:
+        return np.zeros((len(next(iter(draws.values()))), 0))
+    return by_draw(plan.pair_terms, by_read(plan.pair_terms, problem.data["listed_own"]), draws, problem.layout.listed)
 
 
 def working_dtype() -> type[np.floating[Any]]:
@@ -91,27 +107,26 @@ def _noise(labels: NDArray[np.object_], count: int) -> Floats:
     return np.asarray(ndtri(uniform(bits)))
 
 
-def parameter_draws(
-    blueprint: Blueprint,
-    encoded: Encoded,
-    draws: Draws,
-    claims: NDArray[np.int64],
-    links: NDArray[np.int64] | None = None,
-) -> dict[str, Any]:
-    """What the likelihood needs of each draw: predictors of these claims, affinities of these pairs of sources, and the
-    other parameters; double precision."""
-    plan = blueprint.plan
+def parameter_draws(blueprint: Blueprint, encoded: Encoded, draws: Draws, problem: Problem) -> dict[str, Any]:
+    """What the likelihood needs of each draw: predictors of the claims, affinities of the pairs of sources, weights of
+    listed pairs by the user's own terms, and the other parameters; double precision."""
+    plan, claims, links = blueprint.plan, problem.claims, problem.links
     out: dict[str, Any] = {
         PARTS[predictor.part]: linear_draws(predictor, encoded.designs[predictor.part], draws, claims)
         for predictor in plan.predictors
     }
     predicted = tuple(f"{part}_" for part in PARTS)
+    own = {term.site(name) for term in plan.pair_terms for name in term.parameters}
     for site in plan.sites:
+        if site.name in own:
+            continue
         if site.scale is None and not site.name.startswith(predicted) and not site.name.endswith("_sigma"):
             out[site.name] = draws[site.name]
     if "errors_logit_hard|attribute" in draws:
         out["errors_logit_hard|attribute"] = draws["errors_logit_hard|attribute"]
-    if links is not None and len(links):
+    if problem.layout.listed:
+        out["listed"] = pair_draws(plan, problem, draws)
+    if len(links):
         out["origin_affinity"] = draws["origin_affinity"][:, links]
     if encoded.bias_level is not None:
         for name, width in widths(blueprint).items():
@@ -177,7 +192,11 @@ def ready(
         sources = min(1 << max(int(back.max(initial=0)), FEW_SOURCES - 1).bit_length(), claims_size)
     if layout.confusion:
         data["confusion_row"] = confusion_index(blueprint, sources)
-    parameters = parameter_draws(blueprint, encoded, draws, problem.claims, problem.links)
+    parameters = parameter_draws(blueprint, encoded, draws, problem)
+    if layout.listed:
+        parameters["listed"] = pad_last(
+            parameters.get("listed", np.zeros((len(parameters["logit"]), 0))), layout.listed
+        )
     if layout.links:
         parameters["origin_affinity"] = pad_last(parameters["origin_affinity"], layout.links)
     for name in PARTS.values():

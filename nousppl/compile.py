@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nousppl.encode import Encoded
-from nousppl.listed import listed_affinities, pair_links
+from nousppl.listed import listed_affinities, listed_own, pair_links
 from nousppl.models.layout import Layout
 from nousppl.models.origin import subsets
 from nousppl.ragged import (
@@ -89,9 +89,12 @@ def compile_problem(encoded: Encoded, questions: Ints, seed: int = 0) -> Problem
     _entries(data, encoded, slots, chains[1], questions)
     data |= listed_affinities(encoded, slots, claims, chains[1])
     data |= listed_pairs(encoded, slots, claims, chains[1], groups)
+    data |= listed_own(encoded, slots, claims, chains[1])
     links = data.get("link_pair", np.zeros(0, np.int64))
     if "pair_row" in data and len(links):
         data["pair_link"] = pair_links(encoded, slots, claims, data, links)
+    if "pair_row" in data and "echo_pair" in data:
+        data["pair_listed"] = data["echo_pair"]
     layout = _layout(encoded, slots, questions, claims, data, len(groups))
     cells = ranges(encoded.cells.offset[questions], np.diff(encoded.cells.offset)[questions])
     index = [_frozen(array.astype(np.int64)) for array in (questions, claims, cells, slots.claim, links)]
@@ -274,6 +277,8 @@ def _layout(encoded: Encoded, slots: Slots, questions: Ints, claims: Ints, data:
         kin=len(data.get("kin_row", ())),
         apart=len(data.get("apart_slot", ())),
         links=len(data.get("link_pair", ())),
+        listed=len(data.get("listed_slot", ())),
+        echoed=len(data.get("echo_row", ())),
         slot_blocks=slot_blocks,
         entry_blocks=entry_blocks,
         rounds=(longest - 1).bit_length(),

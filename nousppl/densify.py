@@ -58,7 +58,7 @@ def write_out(
     """
     chosen = {name: value[draw : draw + 1] for name, value in draws.items()}
     problem = compile_problem(encoded, np.array([question]), seed) if problem is None else problem
-    drawn = parameter_draws(blueprint, encoded, chosen, problem.claims, problem.links)
+    drawn = parameter_draws(blueprint, encoded, chosen, problem)
     theta = {name: np.asarray(value[0]) for name, value in drawn.items()}
     world = PairWorld(encoded, problem, len(encoded.features), blueprint.text_grid)
     layout, claims = problem.layout, len(problem.claims)

@@ -19,6 +19,8 @@ from nousppl.errors import ModelError
 from nousppl.evidence import Evidence
 from nousppl.models.hierarchy import Design, Encoding
 from nousppl.models.specification import Errors, Origin
+from nousppl.models.terms import PAIRS, OwnTerm
+from nousppl.own import PairColumns, claim_columns, pair_columns
 from nousppl.ragged import offsets
 
 Floats = NDArray[np.float64]
@@ -150,7 +152,9 @@ class Encoded:
     coded: Coded
     cells: Cells
     designs: Mapping[str, Design]
-    """Part of the model -> its formula on the claims, for each part that has one."""
+    """Part of the model -> its formula, and what own terms read, on the claims; for each part that has a formula."""
+    own_pairs: PairColumns | None
+    """What own pair terms read of the claims; None where there are none."""
     features: tuple[Ints, ...]
     """Codes of the columns that the pair features compare, one array per feature."""
     attribute_level: Ints
@@ -188,6 +192,7 @@ def encode_claims(
     bias: Encoding | None = None,
     affinity: Affinities | None = None,
     attributes: tuple[Any, ...] = (),
+    own: tuple[OwnTerm, ...] = (),
 ) -> Encoded:
     """Encode an evidence for a model.
 
@@ -205,7 +210,11 @@ def encode_claims(
     return Encoded(
         coded=coded,
         cells=cells,
-        designs={part: encoding.design(frame) for part, encoding in encodings.items()},
+        designs={
+            part: encoding.design(frame)._replace(own=claim_columns(frame, _of(own, part)))
+            for part, encoding in encodings.items()
+        },
+        own_pairs=pair_columns(frame, _of(own, PAIRS)),
         features=features,
         attribute_level=1 + pd.Index(attributes, dtype=object).get_indexer(coded.questions["attribute"].astype(object)),
         affinity=affinity,
@@ -223,6 +232,10 @@ def encode_claims(
         rejected_cells=rejected,
         confusion_start=np.where(errors.bias != "none", domains.confusion_start, -1),
     )
+
+
+def _of(terms: tuple[OwnTerm, ...], part: str) -> tuple[OwnTerm, ...]:
+    return tuple(term for term in terms if term.part == part)
 
 
 def _feature_codes(frame: pd.DataFrame, column: str) -> Ints:

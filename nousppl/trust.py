@@ -356,13 +356,20 @@ def default_trust() -> Trust:
     return TrustModel().default_trust()
 
 
-def load(path: str | PathLike[str]) -> Trust:
+def load(path: str | PathLike[str], terms: saving.Functions = ()) -> Trust:
     """Read a trust that was saved.
+
+    Args:
+        path: the file.
+        terms: the functions that its model had as terms of its own (``TrustModel(terms=...)``): a file keeps their
+            names and no code. They are recognised by module and name; a mapping "module:name" -> function is for those
+            that have moved since.
 
     Raises:
         FileError: the file is missing, damaged, not a trust, or from a newer version.
+        ModelError: a term is missing, or is not the one that the trust was learned with.
     """
-    return saving.load(Path(path))
+    return saving.load(Path(path), terms)
 
 
 __all__ = ["Trust", "TrustModel", "default_trust", "load", "posterior"]

@@ -18,7 +18,7 @@ LAYERS = {
     "tools": "arviz_bridge calibration checks coded ragged value_text _keys _lineage _report _writing",
     "evidence": "tables evidence folds question _files _notes _reading _record _settling _soft _sources _times _values",
     "models": "models.*",
-    "compile": "affinity encode blueprint slots listed text compile votes padding simulate unfold",
+    "compile": "affinity own encode blueprint slots listed text compile votes padding simulate unfold",
     "inference": "inference.*",
     "fit": "asking densify fitting importance kin summaries updating",
     "belief": "belief beliefs beliefs_arviz beliefs_files display echoes held_out plotting",
