@@ -146,6 +146,7 @@ def test_the_random_problems_have_every_feature_on_and_off() -> None:
         (103, {}),
         (104, dict.fromkeys(("origin", "lag", "text"), True)),
         (106, {"popularity": True, "shared by claim": True, "closed": False}),
+        (107, dict.fromkeys(("origin", "lag", "text", "popularity", "shared by claim", "own terms"), True)),
     ],
 )
 def test_marginal_is_brute_force_in_double_precision(seed: int, features: dict[str, bool]) -> None:
@@ -159,6 +160,7 @@ def test_marginal_is_brute_force_in_double_precision(seed: int, features: dict[s
     [
         (3, {"popularity": True, "difficulty": False, "closed": False}),
         (3, {"popularity": True, "shared by claim": True, "difficulty": False, "closed": False}),
+        (3, {"popularity": True, "own terms": True, "difficulty": False, "closed": False}),
         (2, {"popularity": False, "difficulty": True, "closed": True}),
     ],
 )
