@@ -92,3 +92,15 @@ class Trial(Numpy):
     def take(x: NDArray[Any], index: Any) -> NDArray[Any]:
         """Indices out of bounds wrap around."""
         return np.take(x, index, mode="wrap")
+
+
+class AllDraws(Numpy):
+    """The same for all draws together: a number is one of each draw, (draws, 1), a vector is (size, draws, 1), and
+    columns are (rows,), so that what only broadcasts gives (draws, rows)."""
+
+    @staticmethod
+    def take(x: NDArray[Any], index: Any) -> NDArray[Any]:
+        """Of each draw's vector."""
+        if np.ndim(x) < 3:
+            return Numpy.take(x, index) if np.ndim(x) == 1 else x[:, index]
+        return np.moveaxis(x[..., 0][index], 0, -1)

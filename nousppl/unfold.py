@@ -262,7 +262,7 @@ class PairWorld:
             shared |= (mine[:, None] == mine[None, :]).astype(np.int64) << f
         self.shared = shared
         self.link = self._links(encoded, problem)
-        self.listed = self._listed(problem)
+        self.listed = self._listed(problem) if problem.layout.listed else None
         self.similarity = np.full((problem.layout.instances, claims, claims), np.nan)
         if "pair_row" in data:
             later = data["row_slot"][data["pair_row"]]
@@ -288,9 +288,8 @@ class PairWorld:
         """(orders, claims, claims) one-based place of each pair that the user's own terms weigh, 0 for the others."""
         out = np.zeros((problem.layout.instances, self.claims, self.claims), np.int64)
         data, claim = problem.data, problem.slot_claim
-        if problem.layout.listed:
-            later = data["listed_slot"]
-            out[data["slot_instance"][later], claim[later], claim[data["listed_origin"]]] = 1 + np.arange(len(later))
+        later = data["listed_slot"]
+        out[data["slot_instance"][later], claim[later], claim[data["listed_origin"]]] = 1 + np.arange(len(later))
         return out
 
     def _slot_times(self, problem: Problem) -> Floats:
@@ -322,7 +321,7 @@ class PairWorld:
         for group in self.groups:
             exact = self.shared == sum(1 << f for f in group)
             strong += np.where(exact, np.exp(sum(coefficients[f] for f in group)), 0.0) * fading
-        if "listed" in theta:
+        if self.listed is not None:
             strong += np.r_[0.0, theta["listed"]][self.listed[order]] * fading
         ratio = np.ones_like(base)
         if self.grid is not None and "origin_text" in theta:

@@ -31,7 +31,7 @@ from nousppl.inference import packed, svi
 from nousppl.inference.backend import JAX
 from nousppl.models import namespace
 from nousppl.models.on_numpy import Numpy
-from nousppl.models.terms import SAID, declare
+from nousppl.models.terms import SAID, by_draw, declare
 from nousppl.trust import Trust
 
 NEVER = -np.inf
@@ -201,6 +201,49 @@ def test_the_table_of_sources_averages_over_what_terms_read() -> None:
     )
     right = pd.Series((1.0 / (1.0 + np.exp(-logit))).mean(0)).groupby(claims["source"].to_numpy()).mean()
     np.testing.assert_allclose(trust.sources["reliability"].sort_index(), right.sort_index(), rtol=1e-5)
+
+
+def awkward(xp: Any, sample: Any, columns: Any) -> Any:
+    """What does not broadcast over draws: the place of an element, a vector beside numbers."""
+    level, slope = sample("level", dist.Normal(0.0, 1.0), 2), sample("slope", dist.Normal(0.0, 1.0))
+    return xp.stack([level[0], level[-1], 0.5])[1] * columns["age"] + level.sum() * slope
+
+
+def picks(xp: Any, sample: Any, columns: Any) -> Any:
+    level, slope = sample("level", dist.Normal(0.0, 1.0), 3), sample("slope", dist.Normal(0.0, 1.0))
+    steps = xp.take(xp.array([0.5, 1.5, 2.5]), xp.whole(columns["place"]))
+    both = xp.stack([slope, level[1]])
+    return xp.take(level, xp.whole(columns["place"])) + steps * slope + xp.take(both, xp.whole(columns["quotes"]))
+
+
+@pytest.mark.parametrize("function", [wears_off, by_place, awkward, picks])
+def test_all_draws_together_are_each_by_itself(function: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    term = declare("reliability", function).term
+    frame = some_evidence(5, 12, 4).claims
+    rows = {read: frame[read[1]].to_numpy(float) for read in term.reads}
+    rng = np.random.default_rng(0)
+    sizes = dict(zip(term.parameters, declare("reliability", function).sizes, strict=True))
+    draws = {term.site(n): rng.normal(size=(7, s) if s else 7) for n, s in sizes.items()}
+    together = by_draw((term,), rows, draws, len(frame))
+    monkeypatch.setattr("nousppl.models.terms.AT_ONCE", 0)
+    alone = by_draw((term,), rows, draws, len(frame))
+    np.testing.assert_allclose(together, alone, rtol=1e-12)
+    assert np.ptp(alone, axis=0).min() > 0.0 or function is by_place
+
+
+def test_most_terms_are_called_once_for_all_draws() -> None:
+    calls = []
+
+    def counted(xp: Any, sample: Any, columns: Any) -> Any:
+        calls.append(type(xp).__name__)
+        return picks(xp, sample, columns)
+
+    evidence, _ = asked()
+    model = nous.TrustModel("1", origin=None, answers={"x": 5}, terms={"reliability": [counted]})
+    trust = model.default_trust(draws=50)
+    calls.clear()
+    trust.posteriors(evidence)
+    assert calls == ["AllDraws", "Numpy", "Numpy", "Numpy"]
 
 
 # ------------------------------------------------------------------------------------------- the same as a formula
