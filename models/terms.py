@@ -76,6 +76,10 @@ class Term(Protocol):
     It must be pure and work row by row: claims come in batches and padded, so what it gives for a claim may depend on
     that claim's row only (no means or sums over rows), and it may not branch on values (``xp.where`` does). It declares
     the same parameters each time. It is recognised by its name and by the function object itself.
+
+    It must be finite and have a gradient on every row: arguments of ``xp.log`` and of powers must be in range also in
+    the branch of ``xp.where`` that is not taken. Fits compute in single precision, so subtract what numbers such as
+    timestamps have in common when the table is made.
     """
 
     def __call__(self, xp: Arithmetic, sample: Sample, columns: Mapping[str, Array], /) -> Array:
@@ -114,8 +118,8 @@ class PairTerm(Protocol):
     """A pair feature: the log of what it adds to the strong weight with which a claim repeats an earlier one.
 
     The weight halves with the half-life as all weights do, several terms add up, and pairs that are not listed get
-    nothing. A log weight of ``-inf`` is a weight of 0; above 20 it makes no difference any more. What `Term` says of
-    purity holds here too: a pair's weight may depend on that pair only.
+    nothing. A log weight of ``-inf``, a constant in ``xp.where``, is a weight of 0; above 20 it makes no difference any
+    more. What `Term` says holds here too: a pair's weight may depend on that pair only.
     """
 
     def __call__(self, xp: Arithmetic, sample: Sample, pairs: Pairs, /) -> Array:

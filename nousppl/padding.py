@@ -86,6 +86,8 @@ def ladder(layout: Layout) -> Layout:
     """The layout of single questions that this one is padded to: powers of two, all sizes tied to one of them."""
     step = 16
     while True:
+        # All pairs of a few claims; of many the 32 most recent ones of each, unless the user wants more.
+        near = step * min(step // 2, 32)
         sizes = {
             "questions": 1,
             "instances": 8,
@@ -99,8 +101,8 @@ def ladder(layout: Layout) -> Layout:
             "kin": 8 * step if layout.links else 0,
             "apart": 8 * step if layout.links else 0,
             "links": 4 * step if layout.links else 0,
-            "listed": 8 * step if layout.listed else 0,
-            "echoed": 8 * step if layout.listed else 0,
+            "listed": near if layout.listed else 0,
+            "echoed": near if layout.listed else 0,
             "slot_blocks": step // 64 if layout.slot_blocks else 0,
             "entry_blocks": step // 16 if layout.entry_blocks else 0,
         }

@@ -32,6 +32,7 @@ from nousppl.inference.backend import JAX
 from nousppl.models import namespace
 from nousppl.models.on_numpy import Numpy
 from nousppl.models.terms import SAID, by_draw, declare
+from nousppl.padding import ladder
 from nousppl.trust import Trust
 
 NEVER = -np.inf
@@ -422,6 +423,17 @@ def test_a_batch_without_pairs_is_padded_with_a_pair_of_another_one() -> None:
     layout, _, stacked = fitting.batched(blueprint, encoded, problems, fitting.Mould(2.0))
     assert layout.listed > problems[0].layout.listed and (stacked["listed_own"] > 0.0).all()
     assert (stacked["reliability own"] > 0.0).all() and stacked["reliability own"].shape[-1] > 6
+
+
+def test_a_single_question_is_not_padded_for_the_sake_of_its_pairs() -> None:
+    model = nous.TrustModel(terms={"origin": [quotes]}, answers={"x": 5})
+    blueprint = draw_up(model, None)
+    for claims in (3, 16, 33, 60, 128, 300):
+        evidence = some_evidence(2, 1, claims)
+        layout = compile_problem(blueprint.encode(evidence), np.arange(1)).layout
+        assert layout.listed == sum(min(j, 32) for j in range(claims))
+        padded = ladder(layout)
+        assert padded.listed >= layout.listed and padded.slots < max(2 * claims, 17)
 
 
 @pytest.mark.slow
