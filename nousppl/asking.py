@@ -107,10 +107,25 @@ def _noise(labels: NDArray[np.object_], count: int) -> Floats:
     return np.asarray(ndtri(uniform(bits)))
 
 
-def parameter_draws(blueprint: Blueprint, encoded: Encoded, draws: Draws, problem: Problem) -> dict[str, Any]:
-    """What the likelihood needs of each draw: predictors of the claims, affinities of the pairs of sources, weights of
-    listed pairs by the user's own terms, and the other parameters; double precision."""
-    plan, claims, links = blueprint.plan, problem.claims, problem.links
+def problem_draws(blueprint: Blueprint, encoded: Encoded, draws: Draws, problem: Problem) -> dict[str, Any]:
+    """What the likelihood needs of each draw for a problem: see `parameter_draws`, and where the user's own terms weigh
+    pairs the weights ``listed`` of the listed ones."""
+    out = parameter_draws(blueprint, encoded, draws, problem.claims, problem.links)
+    if problem.layout.listed:
+        out["listed"] = pair_draws(blueprint.plan, problem, draws)
+    return out
+
+
+def parameter_draws(
+    blueprint: Blueprint,
+    encoded: Encoded,
+    draws: Draws,
+    claims: NDArray[np.int64],
+    links: NDArray[np.int64] | None = None,
+) -> dict[str, Any]:
+    """What the likelihood needs of each draw: predictors of these claims, affinities of these pairs of sources, and the
+    other parameters; double precision."""
+    plan = blueprint.plan
     out: dict[str, Any] = {
         PARTS[predictor.part]: linear_draws(predictor, encoded.designs[predictor.part], draws, claims)
         for predictor in plan.predictors
@@ -124,9 +139,7 @@ def parameter_draws(blueprint: Blueprint, encoded: Encoded, draws: Draws, proble
             out[site.name] = draws[site.name]
     if "errors_logit_hard|attribute" in draws:
         out["errors_logit_hard|attribute"] = draws["errors_logit_hard|attribute"]
-    if problem.layout.listed:
-        out["listed"] = pair_draws(plan, problem, draws)
-    if len(links):
+    if links is not None and len(links):
         out["origin_affinity"] = draws["origin_affinity"][:, links]
     if encoded.bias_level is not None:
         for name, width in widths(blueprint).items():
@@ -192,7 +205,7 @@ def ready(
         sources = min(1 << max(int(back.max(initial=0)), FEW_SOURCES - 1).bit_length(), claims_size)
     if layout.confusion:
         data["confusion_row"] = confusion_index(blueprint, sources)
-    parameters = parameter_draws(blueprint, encoded, draws, problem)
+    parameters = problem_draws(blueprint, encoded, draws, problem)
     if layout.listed:
         parameters["listed"] = pad_last(
             parameters.get("listed", np.zeros((len(parameters["logit"]), 0))), layout.listed

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit, log_softmax
 
-from nousppl.asking import bias_sources, parameter_draws
+from nousppl.asking import bias_sources, problem_draws
 from nousppl.blueprint import Blueprint
 from nousppl.compile import Problem, compile_problem
 from nousppl.encode import Encoded, is_confused
@@ -58,7 +58,7 @@ def write_out(
     """
     chosen = {name: value[draw : draw + 1] for name, value in draws.items()}
     problem = compile_problem(encoded, np.array([question]), seed) if problem is None else problem
-    drawn = parameter_draws(blueprint, encoded, chosen, problem)
+    drawn = problem_draws(blueprint, encoded, chosen, problem)
     theta = {name: np.asarray(value[0]) for name, value in drawn.items()}
     world = PairWorld(encoded, problem, len(encoded.features), blueprint.text_grid)
     layout, claims = problem.layout, len(problem.claims)
