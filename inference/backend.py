@@ -97,6 +97,11 @@ class Jax:
         return x.at[index].get(mode="promise_in_bounds", wrap_negative_indices=False)
 
     @staticmethod
+    def whole(x: Any) -> jax.Array:
+        """Rounded, 32 bits."""
+        return jnp.rint(x).astype(jnp.int32)
+
+    @staticmethod
     def positive(index: jax.Array) -> jax.Array:
         """Indices with the negative ones set to 0."""
         return jnp.maximum(index, 0)

@@ -22,7 +22,8 @@ from nousppl.models.origin import by_row_of_slot
 from nousppl.models.program import PARTS, Plan, constants, look_log_prior, question_logs, truth_logs
 
 Draws = dict[str, NDArray[np.float32]]
-"""What the formulas predict, ``logit`` and so on (draws, claims), the other sites by name (draws,) or (draws, size)."""
+"""What the formulas predict, ``logit`` and so on (draws, claims), ``listed`` (draws, listed) weights of listed pairs by
+the user's own terms, the other sites by name (draws,) or (draws, size)."""
 
 
 class ClaimLogs(NamedTuple):
@@ -62,7 +63,7 @@ def repeated_by_slot(layout: Layout, data: dict[str, Any], terms: Terms) -> jax.
 def theta_of(features: tuple[str, ...], draw: dict[str, Any], grid: Any) -> dict[str, Any]:
     """Parameters of the likelihood from one draw."""
     theta = constants(JAX, Plan((), (), features), draw, grid)
-    return theta | {name: draw[name] for name in PARTS.values() if name in draw}
+    return theta | {name: draw[name] for name in (*PARTS.values(), "listed") if name in draw}
 
 
 @partial(jax.jit, static_argnums=(0, 1))

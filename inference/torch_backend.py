@@ -107,6 +107,10 @@ class Torch:
         # Its gradient is a sum by index, several times faster than that of x[index].
         return torch.index_select(longer, 0, index.reshape(-1).clamp(max=size)).reshape(index.shape)
 
+    def whole(self, x: torch.Tensor) -> torch.Tensor:
+        """Rounded, 64 bits."""
+        return torch.round(x).to(torch.int64)
+
     def positive(self, index: torch.Tensor) -> torch.Tensor:
         """Indices with the negative ones set to 0."""
         return index.clamp(min=0)

@@ -40,11 +40,13 @@ class Coded(NamedTuple):
 
 
 class Reader:
-    """Reads columns of one table for one formula; every column is read once and its errors name the formula."""
+    """Reads columns of one table for one formula or term; every column is read once, and errors name what reads it and
+    what to do ``otherwise`` than give every row a value."""
 
-    def __init__(self, frame: pd.DataFrame, where: str) -> None:
+    def __init__(self, frame: pd.DataFrame, where: str, otherwise: str = "take the column out of the formula") -> None:
         self.frame = frame
         self.where = where
+        self.otherwise = otherwise
         self.rows = len(frame)
         self._series: dict[str, pd.Series] = {}
         self._coded: dict[str, Coded] = {}
@@ -126,7 +128,7 @@ class Reader:
 
     def _refuse(self, column: str, bad: NDArray[np.bool_], problem: str) -> None:
         if bad.any():
-            advice = "no row is dropped: give every row a value, or take the column out of the formula"
+            advice = f"no row is dropped: give every row a value, or {self.otherwise}"
             raise self.error(column, bad, problem, advice)
 
     def _code(self, column: str) -> Coded:

@@ -109,6 +109,8 @@ class Design(NamedTuple):
     """(P,) their names: ``1``, ``hedging``, ``kind[site]``, ``kind[site]:hedging``."""
     groups: tuple[GroupColumn, ...]
     """One for each group term of the formula, in its order."""
+    own: NDArray[np.float64] = np.zeros((0, 0))
+    """(reads, J) what the user's own terms read, as it stands."""
 
 
 @dataclass(frozen=True)

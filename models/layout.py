@@ -43,6 +43,10 @@ class Layout(NamedTuple):
     """The same for pairs that say something else."""
     links: int
     """Pairs of sources that these are pairs of."""
+    listed: int
+    """Listed pairs of slots that pair terms of the user's own weigh; 0 where the model has none."""
+    echoed: int
+    """The same of two rows with the same value."""
     slot_blocks: int
     """Blocks of slots in which long sums are taken, so that millions of small terms add up accurately; 0 where none is
     long."""

@@ -18,12 +18,9 @@ Array = Any
 """An array of the backend (``jax.Array`` or ``torch.Tensor``)."""
 
 
-class Namespace(Protocol):
-    """What model code may call; shapes as in numpy."""
-
-    def arrays(self, data: Mapping[str, Any]) -> dict[str, Array]:
-        """Arrays by name, numbers in the working precision."""
-        ...
+class Arithmetic(Protocol):
+    """What works on the rows of a table one by one: all that a term of one's own (``nousppl.models.terms``) may call,
+    besides ``+ - * / **``, comparisons and ``abs``."""
 
     def exp(self, x: Array) -> Array:
         """Elementwise ``exp``."""
@@ -53,21 +50,17 @@ class Namespace(Protocol):
         """Elementwise ``maximum``."""
         ...
 
-    def mean(self, x: Array) -> Array:
-        """Mean of all elements."""
-        ...
-
     def stack(self, arrays: Sequence[Any]) -> Array:
         """Arrays along a new first axis."""
-        ...
-
-    def after_zero(self, x: Array) -> Array:
-        """The vector with a 0 before it."""
         ...
 
     def take(self, x: Array, index: Array) -> Array:
         """``x[index]`` along the last axis of a vector; indices are in bounds, or of padding whose value does not
         matter."""
+        ...
+
+    def whole(self, x: Array) -> Array:
+        """Whole numbers as the integer indices that `take` wants."""
         ...
 
     def positive(self, index: Array) -> Array:
@@ -80,6 +73,26 @@ class Namespace(Protocol):
 
     def array(self, x: Any) -> Array:
         """A constant in the working precision."""
+        ...
+
+    def arange(self, size: int) -> Array:
+        """The integers below ``size``."""
+        ...
+
+
+class Namespace(Arithmetic, Protocol):
+    """What model code may call; shapes as in numpy."""
+
+    def arrays(self, data: Mapping[str, Any]) -> dict[str, Array]:
+        """Arrays by name, numbers in the working precision."""
+        ...
+
+    def mean(self, x: Array) -> Array:
+        """Mean of all elements."""
+        ...
+
+    def after_zero(self, x: Array) -> Array:
+        """The vector with a 0 before it."""
         ...
 
     def shift(self, x: Array, by: Array | int) -> Array:
@@ -109,10 +122,6 @@ class Namespace(Protocol):
 
     def place_of_max_by(self, x: Array, index: Array, size: int) -> Array:
         """Place in ``x`` of the largest element by ``index``; -1 where none is above 0. Has no gradient."""
-        ...
-
-    def arange(self, size: int) -> Array:
-        """The integers below ``size``."""
         ...
 
     def logsumexp_by(self, x: Array, index: Array, size: int) -> Array:

@@ -121,13 +121,25 @@ def strong_sums(
         same = data["same_count"]
         everyone = [data["strong_slot"][g] for g in range(layout.groups)]
         matching = [data["strong_row"][g] for g in range(layout.groups)]
-    if not layout.groups:
-        return xp.zeros(layout.slots), xp.zeros(layout.rows), same
-    weights = theta["strong"]
-    strong = sum(w * s for w, s in zip(weights, everyone, strict=True))
-    strong_same = sum(w * s for w, s in zip(weights, matching, strict=True))
-    zero = xp.array(0.0)
-    return xp.maximum(strong, zero), xp.maximum(strong_same, zero), same
+    strong, strong_same, zero = xp.zeros(layout.slots), xp.zeros(layout.rows), xp.array(0.0)
+    if layout.groups:
+        weights = theta["strong"]
+        strong = xp.maximum(sum(w * s for w, s in zip(weights, everyone, strict=True)), zero)
+        strong_same = xp.maximum(sum(w * s for w, s in zip(weights, matching, strict=True)), zero)
+    if layout.listed:
+        more, more_same = listed_sums(xp, layout, data, theta)
+        strong, strong_same = strong + more, strong_same + more_same
+    return strong, strong_same, same
+
+
+def listed_sums(xp: Namespace, layout: Layout, data: dict[str, Array], theta: dict[str, Array]) -> tuple[Array, Array]:
+    """What the user's own pair terms add to the strong weights of earlier claims (slots,), and of those with the row's
+    value (rows,)."""
+    weight = theta["listed"]
+    if layout.lag:
+        weight = weight * xp.exp(-theta["rate"] * data["listed_lag"])
+    same = xp.take(weight, data["echo_pair"]) * data["echo_share"]
+    return xp.sum_by(weight, data["listed_slot"], layout.slots), xp.sum_by(same, data["echo_row"], layout.rows)
 
 
 def by_slot(xp: Namespace, layout: Layout, data: dict[str, Array], by_row: Array) -> Array:
@@ -151,6 +163,8 @@ def text_sums(
     strong = xp.array(0.0)
     if layout.groups:
         strong = xp.take(theta["strong_exact"], data["pair_group"])
+    if layout.listed:
+        strong = strong + xp.take(theta["listed"], data["pair_listed"])
     base = theta["strangers"]
     if layout.links:
         base = base + xp.take(theta["affinity"], data["pair_link"])
@@ -208,7 +222,8 @@ def echo(xp: Namespace, layout: Layout, data: dict[str, Array], theta: dict[str,
         data: arrays of the problem.
         theta: ``concentration`` (slots,) alpha; ``strangers`` w0; ``strong`` weights by feature group; ``rate`` of
             lag decay; ``copy_error`` eps; ``text`` and ``text_mean``; ``affinity`` (links + 1,) what the weight of a
-            pair of sources exceeds that of strangers by.
+            pair of sources exceeds that of strangers by; ``listed`` (listed,) what the user's own pair terms add to the
+            strong weights.
     """
     alpha, zero = theta["concentration"], xp.array(0.0)
     strong, strong_same, same = strong_sums(xp, layout, data, theta)

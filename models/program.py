@@ -18,6 +18,7 @@ from nousppl.models.namespace import Array, Namespace
 from nousppl.models.one_of import base_log_mass, likelihood, log_add
 from nousppl.models.origin import subset_weights, subsets
 from nousppl.models.priors import Prior
+from nousppl.models.terms import OwnTerm, added, by_read, pair_weights
 
 AFFINITY_LIMIT = 20.0
 """Largest log ratio of the weight of a pair of sources to that of strangers: beyond it nothing changes any more."""
@@ -55,6 +56,8 @@ class Predictor(NamedTuple):
     coefficient 0)."""
     groups: tuple[str, ...]
     """Sites of the group effects, in the order of the design's terms."""
+    own: tuple[OwnTerm, ...] = ()
+    """Terms that the user wrote."""
 
 
 class Plan(NamedTuple):
@@ -65,6 +68,13 @@ class Plan(NamedTuple):
     """One for each formula of the model."""
     features: tuple[str, ...]
     """Pair features of the origins."""
+    pair_terms: tuple[OwnTerm, ...] = ()
+    """Pair features that the user wrote."""
+
+    @property
+    def own(self) -> tuple[OwnTerm, ...]:
+        """All terms that the user wrote."""
+        return (*(term for predictor in self.predictors for term in predictor.own), *self.pair_terms)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -78,7 +88,7 @@ class Plan(NamedTuple):
 
     @property
     def key(self) -> tuple[object, ...]:
-        """A hashable value that is equal for equal plans."""
+        """A hashable value that is equal for equal plans; terms are equal where they are the same function."""
         sites = tuple((s.name, s.prior.family, tuple(s.prior.parameters.items()), s.size, s.scale) for s in self.sites)
         return (sites, *self[1:])
 
@@ -103,14 +113,18 @@ def sample_sites(xp: Namespace, plan: Plan, data: dict[str, Array]) -> dict[str,
 
 
 def linear(xp: Namespace, predictor: Predictor, data: dict[str, Array], values: dict[str, Array]) -> Array:
-    """(claims,), or (questions,) for `OF_QUESTIONS`, linear predictor: fixed effects plus group effects."""
+    """(claims,), or (questions,) for `OF_QUESTIONS`, linear predictor: fixed effects, group effects and own terms."""
     total, part = xp.array(0.0), predictor.part
     for column, name in enumerate(predictor.fixed):
         if name:
             total = total + values[name] * data[part + " fixed"][column]
     for term, name in enumerate(predictor.groups):
         total = total + xp.take(values[name], data[part + " index"][term]) * data[part + " value"][term]
-    return total + data["question_zero" if part == OF_QUESTIONS else "claim_zero"]
+    zero = data["question_zero" if part == OF_QUESTIONS else "claim_zero"]
+    if predictor.own:
+        table = by_read(predictor.own, data.get(part + " own", ()))
+        total = total + added(xp, predictor.own, table, values, zero.shape[0])
+    return total + zero
 
 
 def constants(xp: Namespace, plan: Plan, values: dict[str, Array], text_grid: Array | None = None) -> dict[str, Array]:
@@ -260,6 +274,9 @@ def parameters(
         values = values | {"origin_affinity": xp.take(values["origin_affinity"], data["link_pair"])}
     theta = constants(xp, plan, values, data.get("text_grid"))
     theta |= {PARTS[predictor.part]: linear(xp, predictor, data, values) for predictor in plan.predictors}
+    if layout.listed:
+        table = by_read(plan.pair_terms, data["listed_own"])
+        theta["listed"] = pair_weights(xp, plan.pair_terms, table, values, layout.listed)
     return theta
 
 

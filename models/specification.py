@@ -22,8 +22,9 @@ class Origin:
         text: column of text whose similarity (rapidfuzz token ratio, 0 to 1) is evidence for a repetition.
         lag: whether weights halve with every half-life (learned, days or units of ``time``) between the two claims.
         order: "time" (ties and missing times are averaged over random orders) or "unknown" (all orders are).
-        max_listed: number of most recent earlier claims whose text and affinity are looked at; all earlier ones have
-            the weights of strangers and of strong features.
+        max_listed: number of most recent earlier claims whose text and affinity are looked at, and that terms of one's
+            own (``TrustModel(terms={"origin": ...})``) weigh; all earlier ones have the weights of strangers and of
+            strong features.
         orders: number of random orders that are averaged where the order is not known.
     """
 

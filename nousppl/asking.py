@@ -15,7 +15,8 @@ from nousppl.blueprint import Blueprint, confusion_index
 from nousppl.compile import Problem, compile_problem, node_grid
 from nousppl.encode import Encoded
 from nousppl.models.hierarchy import Design
-from nousppl.models.program import OF_QUESTIONS, PARTS, Predictor
+from nousppl.models.program import OF_QUESTIONS, PARTS, Plan, Predictor
+from nousppl.models.terms import by_draw, by_read
 from nousppl.padding import Mould, ladder, pad, pad_last
 from nousppl.ragged import mix, uniform
 from nousppl.unfold import Logs
@@ -49,7 +50,22 @@ def linear_draws(predictor: Predictor, design: Design, draws: Draws, claims: NDA
         index, back = np.unique(group.index[claims], return_inverse=True)
         effects = level_draws(name, index, group.new_levels, draws)
         total += effects[:, back] * group.value[claims]
+    if predictor.own:
+        total += own_draws(predictor, design, draws, claims)
     return total
+
+
+def own_draws(predictor: Predictor, design: Design, draws: Draws, claims: NDArray[np.int64]) -> Floats:
+    """(draws, claims) sum of the user's own terms of a predictor under each draw."""
+    return by_draw(predictor.own, by_read(predictor.own, design.own[:, claims]), draws, len(claims))
+
+
+def pair_draws(plan: Plan, problem: Problem, draws: Draws) -> Floats:
+    """(draws, listed) what the user's own pair terms add to the strong weights of listed pairs under each draw, before
+    it fades; (draws, 0) where there are none."""
+    if not plan.pair_terms:
+        return np.zeros((len(next(iter(draws.values()))), 0))
+    return by_draw(plan.pair_terms, by_read(plan.pair_terms, problem.data["listed_own"]), draws, problem.layout.listed)
 
 
 def working_dtype() -> type[np.floating[Any]]:
@@ -93,14 +109,20 @@ def _noise(labels: NDArray[np.object_], count: int) -> Floats:
 
 def parameter_draws(blueprint: Blueprint, encoded: Encoded, draws: Draws, problem: Problem) -> dict[str, Any]:
     """What the likelihood needs of each draw: predictors of the claims and questions of a problem, affinities of its
-    pairs of sources, and the other parameters; double precision."""
+    pairs of sources, weights ``listed`` of its listed pairs where the user's own terms weigh pairs, and the other
+    parameters; double precision."""
     plan, claims, links = blueprint.plan, problem.claims, problem.links
     out: dict[str, Any] = {}
     for predictor in plan.predictors:
         rows = problem.questions if predictor.part == OF_QUESTIONS else claims
         out[PARTS[predictor.part]] = linear_draws(predictor, encoded.designs[predictor.part], draws, rows)
+    if problem.layout.listed:
+        out["listed"] = pair_draws(plan, problem, draws)
     predicted = tuple(f"{part}_" for part in PARTS)
+    own = {term.site(name) for term in plan.pair_terms for name in term.parameters}
     for site in plan.sites:
+        if site.name in own:
+            continue
         if site.scale is None and not site.name.startswith(predicted) and not site.name.endswith("_sigma"):
             out[site.name] = draws[site.name]
     if "errors_logit_hard|attribute" in draws:
@@ -172,6 +194,10 @@ def ready(
     if layout.confusion:
         data["confusion_row"] = confusion_index(blueprint, sources)
     parameters = parameter_draws(blueprint, encoded, draws, problem)
+    if layout.listed:
+        parameters["listed"] = pad_last(
+            parameters.get("listed", np.zeros((len(parameters["logit"]), 0))), layout.listed
+        )
     if layout.links:
         parameters["origin_affinity"] = pad_last(parameters["origin_affinity"], layout.links)
     for part, name in PARTS.items():

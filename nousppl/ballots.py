@@ -12,9 +12,10 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from nousppl.beliefs import Beliefs
-from nousppl.encode import Cells, Domains, build_cells, settled_cells
+from nousppl.encode import Cells, Domains, build_cells
 from nousppl.evidence import Evidence
 from nousppl.ragged import mix, uniform
+from nousppl.settled import settled_cells
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

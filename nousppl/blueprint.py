@@ -18,6 +18,7 @@ from nousppl.models.hierarchy import INTERCEPT, Design, Encoding, Formula, encod
 from nousppl.models.priors import Prior, half_normal, log_normal, normal, student_t
 from nousppl.models.program import OF_QUESTIONS, Plan, Predictor, Site
 from nousppl.models.specification import Errors, Origin
+from nousppl.models.terms import PAIRS, OwnTerm
 from nousppl.text import GRID
 
 if TYPE_CHECKING:
@@ -36,6 +37,9 @@ _ORIGIN_SITES = {"strangers": "origin_log_strangers", "affinity": "origin_affini
 TRAP, CORRELATION = 0.02, 0.35
 """Medians of the priors of a trap and of the correlation of errors, which claims alone cannot move: chosen by the log
 loss on three public sets of crowd labels (rte, product and dog of Zheng et al. 2017), nothing settled."""
+
+_TAKEN = {"origin_log_strangers", "origin_affinity_sigma", "origin_affinity_raw"}
+"""Sites whose names do not tell those of their priors."""
 
 Priors = Mapping[str, Mapping[str, Any]]
 
@@ -67,6 +71,7 @@ class Blueprint:
             self.bias,
             self.affinity,
             self.domains.attributes,
+            self.plan.own,
         )
 
 
@@ -120,7 +125,30 @@ def default_priors(model: TrustModel) -> dict[str, dict[str, Prior]]:
         out["errors"] = errors
     if model.base_rates == "learned":
         out["base_rates"] = {"logit": normal(0.0, 1.5)}
+    _add_own(model, out)
     return out
+
+
+def _add_own(model: TrustModel, priors: dict[str, dict[str, Prior]]) -> None:
+    """Add the priors of the user's own terms.
+
+    Raises:
+        ModelError: a part that the model does not have, or a parameter called like another one.
+    """
+    parts = (*formulas(model), *((PAIRS,) if model.origin is not None else ()))
+    for part, declared in model.declared.items():
+        if part not in parts:
+            hint = '; popularity has one with Errors(popularity="1")' if part == "popularity" else ""
+            raise ModelError(f"terms: no part {part!r} that takes terms in this model; there are {list(parts)}{hint}")
+        for term, given, _ in declared:
+            for parameter, prior in zip(term.parameters, given, strict=True):
+                key = term.key(parameter)
+                if key in priors[part] or term.site(parameter) in _TAKEN:
+                    raise ModelError(
+                        f"{term.where}: its parameter {parameter!r} would be called {key!r}, as another one of "
+                        f"{part!r} is; rename the function"
+                    )
+                priors[part][key] = prior
 
 
 def logit(p: float) -> float:
@@ -202,9 +230,12 @@ def assemble(
     predictors: list[Predictor] = []
     for part, encoding in encodings.items():
         of_part, predictor = _formula_sites(part, encoding, priors[part])
-        sites += of_part
-        predictors.append(predictor)
-    sites += [Site(_ORIGIN_SITES.get(n, f"origin_{n}"), p) for n, p in priors.get("origin", {}).items()]
+        sites += of_part + _own_sites(model, part, priors[part])
+        predictors.append(predictor._replace(own=_own(model, part)))
+    own_sites = _own_sites(model, PAIRS, priors.get(PAIRS, {}))
+    own_names = {site.name for site in own_sites}
+    origin_sites = [Site(_ORIGIN_SITES.get(n, f"origin_{n}"), p) for n, p in priors.get(PAIRS, {}).items()]
+    sites += [site for site in origin_sites if site.name not in own_names] + own_sites
     if affinity is not None and len(affinity):
         # Most pairs are strangers, a few copy nearly everything: the tail must be heavy.
         sites.append(Site("origin_affinity", student_t(3.0), len(affinity), "origin_affinity_sigma"))
@@ -212,7 +243,7 @@ def assemble(
     if "base_rates" in priors and classes:
         sites.append(Site("base_rates", priors["base_rates"]["logit"], classes))
     features = model.origin.features if model.origin is not None else ()
-    plan = Plan(tuple(sites), tuple(predictors), features)
+    plan = Plan(tuple(sites), tuple(predictors), features, _own(model, PAIRS))
     if text_grid is None and model.origin is not None and model.origin.text is not None:
         # Until a fit has seen texts, similarities are taken to be spread evenly.
         text_grid = np.linspace(0.0, 1.0, GRID)
@@ -227,6 +258,19 @@ def assemble(
         text_grid,
         affinity,
     )
+
+
+def _own(model: TrustModel, part: str) -> tuple[OwnTerm, ...]:
+    return tuple(declared.term for declared in model.declared.get(part, ()))
+
+
+def _own_sites(model: TrustModel, part: str, priors: Mapping[str, Prior]) -> list[Site]:
+    """Sites of the user's own terms."""
+    return [
+        Site(term.site(name), priors[term.key(name)], size)
+        for term, _, sizes in model.declared.get(part, ())
+        for name, size in zip(term.parameters, sizes, strict=True)
+    ]
 
 
 def _encode(formula: Formula, evidence: Evidence | None) -> Encoding:
@@ -298,15 +342,17 @@ def _term_names(encoding: Encoding) -> list[str]:
 
 
 def design_arrays(part: str, design: Design, claims: NDArray[np.int64]) -> dict[str, NDArray[Any]]:
-    """Arrays of a predictor for the program: fixed columns, group indices and slope values of some claims."""
+    """Arrays of a predictor for the program: fixed columns, group indices and slope values of some claims, and what
+    own terms read."""
     empty = np.zeros((0, len(claims)))
-    return {
+    out: dict[str, NDArray[Any]] = {
         part + " fixed": design.fixed[claims].T,
         part + " index": np.stack([g.index[claims] for g in design.groups]).astype(np.int32)
         if design.groups
         else empty.astype(np.int32),
         part + " value": np.stack([g.value[claims] for g in design.groups]) if design.groups else empty,
     }
+    return out | ({part + " own": design.own[:, claims]} if len(design.own) else {})
 
 
 def confusion_index(blueprint: Blueprint, sources: int) -> NDArray[np.int32]:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from nousppl.encode import Encoded
 from nousppl.lanes import lay_lanes
-from nousppl.listed import listed_affinities, pair_links
+from nousppl.listed import listed_affinities, listed_own, pair_links
 from nousppl.models.layout import Layout
 from nousppl.models.origin import subsets
 from nousppl.ragged import (
@@ -26,7 +26,7 @@ from nousppl.ragged import (
     ranges,
     sums_before,
 )
-from nousppl.settled import Settled
+from nousppl.settled import Settled, log_possible
 from nousppl.slots import Chains, Slots, chain, joint, lay_out
 from nousppl.text import listed_pairs
 
@@ -99,9 +99,12 @@ def compile_problem(encoded: Encoded, questions: Ints, seed: int = 0, at: Floats
     _entries(data, encoded, slots, chains[1], questions)
     data |= listed_affinities(encoded, slots, claims, chains[1])
     data |= listed_pairs(encoded, slots, claims, chains[1], groups)
+    data |= listed_own(encoded, slots, claims, chains[1])
     links = data.get("link_pair", np.zeros(0, np.int64))
     if "pair_row" in data and len(links):
         data["pair_link"] = pair_links(encoded, slots, claims, data, links)
+    if "pair_row" in data and "echo_pair" in data:
+        data["pair_listed"] = data["echo_pair"]
     layout = _layout(encoded, slots, questions, claims, data, len(groups))
     known = None if encoded.settled is None else encoded.settled.of(questions)
     if known is not None:
@@ -159,7 +162,7 @@ def _cells(data: dict[str, Any], encoded: Encoded, slots: Slots, questions: Ints
     data["cell_log_count"] = np.log(cells.count[index])
     data["cell_log_mass"] = np.log(cells.count[index]) - np.log(cells.size[questions][question])
     data["cell_class"] = cells.klass[index]
-    data["cell_log_possible"] = _possible(encoded, questions, index, question, at)
+    data["cell_log_possible"] = log_possible(encoded, questions, index, question, at)
     data["cell_log_orders"] = np.log(slots.orders)[question]
     per_instance = np.diff(slots.icell_offset)
     data["icell_instance"] = np.repeat(np.arange(len(per_instance)), per_instance)
@@ -171,22 +174,6 @@ def _cells(data: dict[str, Any], encoded: Encoded, slots: Slots, questions: Ints
     if encoded.settled is not None:
         data["question_zero"] = np.zeros(len(questions))
         data["question_pinned"] = encoded.settled_cell[questions] >= 0
-
-
-def _possible(encoded: Encoded, questions: Ints, index: Ints, question: Ints, at: Floats) -> Floats:
-    """(cells,) 0, or minus infinity for an answer that is rejected, or where another one is settled; where truths
-    change, what was rejected by the time asked about."""
-    possible = np.zeros(len(index))
-    if encoded.settled is not None:
-        known = encoded.settled.of(questions)
-        gone = known.rejected & (known.time <= at[known.question])
-        first = np.searchsorted(question, known.question[gone])
-        possible[first + known.cell[gone]] = -np.inf
-        return possible
-    settled = encoded.settled_cell[questions][question]
-    possible[(settled >= 0) & (settled != index)] = -np.inf
-    possible[np.isin(index, encoded.rejected_cells)] = -np.inf
-    return possible
 
 
 def votes(
@@ -314,6 +301,8 @@ def _layout(encoded: Encoded, slots: Slots, questions: Ints, claims: Ints, data:
         kin=len(data.get("kin_row", ())),
         apart=len(data.get("apart_slot", ())),
         links=len(data.get("link_pair", ())),
+        listed=len(data.get("listed_slot", ())),
+        echoed=len(data.get("echo_row", ())),
         slot_blocks=slot_blocks,
         entry_blocks=entry_blocks,
         rounds=(longest - 1).bit_length(),

@@ -20,8 +20,10 @@ from nousppl.evidence import Evidence
 from nousppl.models.hierarchy import Design, Encoding
 from nousppl.models.program import OF_QUESTIONS
 from nousppl.models.specification import Errors, Origin
+from nousppl.models.terms import PAIRS, OwnTerm
+from nousppl.own import PairColumns, claim_columns, pair_columns
 from nousppl.ragged import offsets
-from nousppl.settled import Settled, settled_in_time
+from nousppl.settled import Settled, settled_cells, settled_in_time
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -152,7 +154,9 @@ class Encoded:
     coded: Coded
     cells: Cells
     designs: Mapping[str, Design]
-    """Part of the model -> its formula on the claims, for each part that has one."""
+    """Part of the model -> its formula, and what own terms read, on the claims; for each part that has a formula."""
+    own_pairs: PairColumns | None
+    """What own pair terms read of the claims; None where there are none."""
     features: tuple[Ints, ...]
     """Codes of the columns that the pair features compare, one array per feature."""
     attribute_level: Ints
@@ -194,6 +198,7 @@ def encode_claims(
     bias: Encoding | None = None,
     affinity: Affinities | None = None,
     attributes: tuple[Any, ...] = (),
+    own: tuple[OwnTerm, ...] = (),
 ) -> Encoded:
     """Encode an evidence for a model.
 
@@ -213,7 +218,11 @@ def encode_claims(
     return Encoded(
         coded=coded,
         cells=cells,
-        designs={part: encoding.design(frames.get(part, frame)) for part, encoding in encodings.items()},
+        designs={
+            part: encoding.design(frames.get(part, frame))._replace(own=claim_columns(frame, _of(own, part)))
+            for part, encoding in encodings.items()
+        },
+        own_pairs=pair_columns(frame, _of(own, PAIRS)),
         features=features,
         attribute_level=1 + pd.Index(attributes, dtype=object).get_indexer(coded.questions["attribute"].astype(object)),
         affinity=affinity,
@@ -238,6 +247,10 @@ def encode_claims(
 def _latest(coded: Coded) -> float:
     times = np.concatenate([coded.claim_time, coded.settled_time])
     return float(np.max(times[np.isfinite(times)], initial=-np.inf)) if np.isfinite(times).any() else 0.0
+
+
+def _of(terms: tuple[OwnTerm, ...], part: str) -> tuple[OwnTerm, ...]:
+    return tuple(term for term in terms if term.part == part)
 
 
 def _feature_codes(frame: pd.DataFrame, column: str) -> Ints:
@@ -356,43 +369,3 @@ def _refuse_small_domains(coded: Coded, domains: Domains, named: Ints, attribute
                     f"answers[{a!r}] = {domains.size[a]}: {len(over)} questions name more answers, first entity "
                     f"{row['entity']!r} with {named[over[0]]}; K must be at least the number of named answers"
                 )
-
-
-def settled_cells(coded: Coded, cells: Cells, changes: bool) -> tuple[Ints, Ints]:
-    """Cell of each question's settled truth (-1 for none, the last one where truths change), and the rejected cells."""
-    cell = cells.of_answer[coded.settled_answer]
-    truth = ~coded.settled_rejected
-    out = np.full(len(coded.questions), -1, np.int64)
-    question = coded.settled_question
-    out[question[truth]] = cell[truth]
-    clash = truth & (out[question] != cell)
-    if clash.any() and not changes:
-        i = int(np.flatnonzero(clash)[0])
-        row = coded.questions.iloc[question[i]]
-        raise ModelError(
-            f"settled: entity {row['entity']!r}, attribute {row['attribute']!r} is settled as {cells.value[cell[i]]!r} "
-            f"and as {cells.value[out[question[i]]]!r} at different times; a truth that changes needs "
-            "change=..., such as '1 + (1|attribute)'"
-        )
-    rejected = np.unique(cell[coded.settled_rejected])
-    _refuse_all_rejected(coded, cells, out, rejected, changes)
-    return out, rejected
-
-
-def _refuse_all_rejected(coded: Coded, cells: Cells, settled: Ints, rejected: Ints, changes: bool) -> None:
-    question = np.searchsorted(cells.offset, rejected, side="right") - 1
-    gone = np.bincount(question, minlength=len(coded.questions))
-    full = np.flatnonzero((gone > 0) & (gone == np.diff(cells.offset)))
-    if len(full):
-        row = coded.questions.iloc[full[0]]
-        raise ModelError(
-            f"settled: all {gone[full[0]]} answers of entity {row['entity']!r}, attribute {row['attribute']!r} are "
-            "rejected; in a closed list one must remain"
-        )
-    both = rejected[np.isin(rejected, settled)]
-    if len(both) and not changes:
-        row = coded.questions.iloc[int(np.searchsorted(cells.offset, both[0], side="right") - 1)]
-        raise ModelError(
-            f"settled: {cells.value[both[0]]!r} is both the settled truth and rejected for entity {row['entity']!r}, "
-            f"attribute {row['attribute']!r}"
-        )

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from importlib import import_module
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from nousppl.asking import own_draws, pair_draws
 from nousppl.blueprint import Blueprint, centring, confusion_index, design_arrays
 from nousppl.compile import Problem, compile_problem, node_grid, with_blocks
 from nousppl.encode import Encoded
 from nousppl.errors import InferenceError
 from nousppl.inference.options import NUTS, SVI
 from nousppl.inference.result import Fit
-from nousppl.models.program import OF_QUESTIONS, PARTS
-from nousppl.padding import Mould, pad, pad_last, rounded
+from nousppl.models.program import OF_QUESTIONS, PARTS, Plan
+from nousppl.padding import Mould, pad, pad_last, pad_own, rounded
 from nousppl.ragged import ranges
 from nousppl.text import grid_of
 from nousppl.votes import excess, share_votes
@@ -102,7 +104,7 @@ def batched(
             shared["nodes"], shared["node_log_weights"] = node_grid(layout.nodes)
     parts = []
     for problem in problems:
-        data = pad(problem, layout) | designs(encoded, problem)
+        data = pad(with_pair(problem, problems), layout) | designs(encoded, problem)
         data["question_weight"] = data["question_weight"] * len(problems)
         sizes = {"claim": most, OF_QUESTIONS: layout.questions}
         parts.append({n: _padded_design(n, a, sizes) for n, a in data.items() if n not in shared})
@@ -123,16 +125,44 @@ def _padded_design(name: str, array: NDArray[Any], sizes: dict[str, int]) -> NDA
     """Arrays of claims padded to their number, those of the predictor by question to that of questions."""
     if name.startswith(OF_QUESTIONS + " "):
         return pad_last(array, sizes[OF_QUESTIONS])
+    if name.endswith(" own"):
+        return pad_own(array, sizes["claim"])
     of_claims = name.startswith(("claim_", *(f"{part} " for part in PARTS)))
     return pad_last(array, sizes["claim"]) if of_claims else array
+
+
+def with_pair(problem: Problem, others: list[Problem]) -> Problem:
+    """The problem, with what the user's pair terms read of a pair of another one to pad with, where it lists none."""
+    if problem.layout.listed or "listed_own" not in problem.data:
+        return problem
+    one = next((other.data["listed_own"][:, :1] for other in others if other.layout.listed), None)
+    return problem if one is None else replace(problem, data=problem.data | {"listed_own": one})
+
+
+def check_terms(plan: Plan, encoded: Encoded, problems: list[Problem]) -> None:
+    """Call the user's own terms once on all that is to be fitted, at the medians of the priors or so.
+
+    Raises:
+        ModelError: one fails, gives another shape, or no finite number.
+    """
+    if not plan.own:
+        return
+    from nousppl.inference.guide import initial
+    from nousppl.inference.packed import packing
+    from nousppl.inference.svi import constrain
+
+    pack = packing(plan, 0)
+    draws = constrain(plan, pack, np.asarray(initial(plan, pack).mean, np.float64)[None])
+    for problem in problems:
+        for predictor in plan.predictors:
+            own_draws(predictor, encoded.designs[predictor.part], draws, problem.claims)
+        pair_draws(plan, problem, draws)
 
 
 def with_text_grid(blueprint: Blueprint, problems: list[Problem]) -> Blueprint:
     """The blueprint with the similarities of same-value pairs that the likelihood ratios are relative to."""
     if blueprint.origin is None or blueprint.origin.text is None:
         return blueprint
-    from dataclasses import replace
-
     return replace(blueprint, text_grid=grid_of(np.concatenate([p.data["pair_similarity"] for p in problems])))
 
 
@@ -210,6 +240,7 @@ def _fit_on(
     problems = [compile_problem(encoded, q, seed) for q in split(questions, encoded, int(size), seed)]
     if not sum(len(p.claims) for p in problems):
         raise InferenceError("there are no claims to learn from")
+    check_terms(blueprint.plan, encoded, problems)
     blueprint = with_text_grid(blueprint, problems)
     settled = int((encoded.settled_cell[questions] >= 0).sum())
     from_vote = settled < len(questions)

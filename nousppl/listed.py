@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nousppl.encode import Encoded
+from nousppl.own import pair_reads
 from nousppl.ragged import Ints, ranges
 from nousppl.slots import Chains, Slots
 
@@ -74,6 +75,31 @@ def listed_affinities(encoded: Encoded, slots: Slots, claims: Ints, by_cell: Cha
         "apart_link": link[apart] + 1,
         "apart_share": left[apart],
         "apart_lag": lag[apart],
+    }
+
+
+def listed_own(encoded: Encoded, slots: Slots, claims: Ints, by_cell: Chains) -> dict[str, NDArray[Any]]:
+    """All pairs of a claim and one of its most recent earlier ones, where the model has pair terms of the user's own.
+
+    Returns:
+        ``listed_slot``, ``listed_origin``, ``listed_lag``: later slot, earlier slot and time between; ``listed_own``
+        (reads, pairs): what the terms read; ``echo_row``, ``echo_pair``, ``echo_share``: pairs of a row and an earlier
+        one with the same value, in the order of those with text.
+    """
+    columns = encoded.own_pairs
+    if columns is None or encoded.origin is None:
+        return {}
+    later, earlier = recent(slots, encoded.origin.max_listed)
+    lag = np.maximum(slots.time[later] - slots.time[earlier], 0.0)
+    row, earlier_row, which = same_value(slots, by_cell, later, earlier)
+    return {
+        "listed_slot": later,
+        "listed_origin": earlier,
+        "listed_lag": lag,
+        "listed_own": pair_reads(columns, claims[slots.claim[later]], claims[slots.claim[earlier]], lag),
+        "echo_row": row,
+        "echo_pair": which,
+        "echo_share": encoded.row_share[slots.row[earlier_row]],
     }
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,7 +16,9 @@ from nousppl.errors import InferenceError, ModelError
 from nousppl.evidence import Evidence
 from nousppl.inference.options import NUTS, SVI, check_backend
 from nousppl.models.priors import Prior
+from nousppl.models.program import OF_QUESTIONS, PARTS
 from nousppl.models.specification import Errors, Origin
+from nousppl.models.terms import PAIRS, Declared, PairTerm, Term, declare
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -49,6 +51,18 @@ class TrustModel:
             other attributes K is one more than the number of different values named.
         priors: part -> name -> scalar numpyro distribution, in place of the default; `priors` shows all.
         order_seed: keys the random orders that are averaged where the order of claims is not known.
+        terms: part -> functions of your own, each added to the linear predictor of "reliability", "freshness" or, where
+            that has a formula, "popularity" (`nousppl.models.terms.Term`); those of "origin" weigh listed pairs of
+            claims (`nousppl.models.terms.PairTerm`). A term names its parameters as it goes::
+
+                def wears_off(xp, sample, columns):
+                    return -sample("slope", dist.HalfNormal(1.0)) * xp.log1p(columns["age"])
+
+                TrustModel(terms={"reliability": [wears_off]})
+
+            The parameter is ``reliability_wears_off_slope`` in the draws. Columns are numbers as they stand in the
+            tables; ``xp`` has what jax, torch and numpy share. Fits on both backends, beliefs, programs and simulations
+            all use it. A file keeps the names of terms only: `nousppl.load` is given the functions again.
 
     Raises:
         ModelError: something that does not make sense.
@@ -65,6 +79,7 @@ class TrustModel:
         priors: Mapping[str, Mapping[str, Any]] | None = None,
         order_seed: int = 0,
         change: str | None = None,
+        terms: Mapping[str, Sequence[Term | PairTerm]] | None = None,
     ) -> None:
         if base_rates not in ("uniform", "learned"):
             raise ModelError(f"base_rates={base_rates!r}: allowed are 'uniform' and 'learned'")
@@ -79,7 +94,13 @@ class TrustModel:
         self.answers = dict(answers or {})
         self.given_priors = {part: {n: Prior.of(p) for n, p in given.items()} for part, given in (priors or {}).items()}
         self.order_seed = order_seed
+        self.declared = _declared(terms or {})
         priors_of(self)
+
+    @property
+    def terms(self) -> dict[str, tuple[Term | PairTerm, ...]]:
+        """Part -> terms of the user's own."""
+        return {part: tuple(one.term.function for one in declared) for part, declared in self.declared.items()}
 
     def priors(self) -> dict[str, dict[str, Prior]]:
         """The prior of every parameter by part and name; that of a group's spread under the group's name."""
@@ -204,7 +225,28 @@ class TrustModel:
 
     def __repr__(self) -> str:
         parts = ("reliability", "freshness", "origin", "errors", "change", "base_rates", "answers")
-        return f"TrustModel({', '.join(f'{part}={getattr(self, part)!r}' for part in parts)})"
+        shown = [f"{part}={getattr(self, part)!r}" for part in parts]
+        own = {part: [one.term.name for one in declared] for part, declared in self.declared.items()}
+        return f"TrustModel({', '.join(shown + ([f'terms={own}'] if own else []))})"
+
+
+def _declared(terms: Mapping[str, Sequence[Term | PairTerm]]) -> dict[str, tuple[Declared, ...]]:
+    """Call every term once, to learn its parameters and columns."""
+    allowed = [*(part for part in PARTS if part != OF_QUESTIONS), PAIRS]
+    out = {}
+    for part, given in terms.items():
+        if part not in allowed:
+            raise ModelError(f"terms: no part {part!r} takes terms; allowed are {allowed}")
+        if not isinstance(given, list | tuple):
+            raise ModelError(f"terms[{part!r}] must be a list of functions, got {given!r}")
+        declared = tuple(declare(part, function) for function in given)
+        names = [one.term.name for one in declared]
+        again = [name for name in names if names.count(name) > 1]
+        if again:
+            raise ModelError(f"terms[{part!r}]: two terms are called {again[0]!r}; rename one")
+        if declared:
+            out[part] = declared
+    return out
 
 
 def _refuse_with_change(origin: Origin | None, errors: Errors) -> None:

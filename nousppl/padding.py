@@ -24,6 +24,8 @@ SIZES = (
     "kin",
     "apart",
     "links",
+    "listed",
+    "echoed",
     "slot_blocks",
     "entry_blocks",
 )
@@ -44,6 +46,8 @@ _DIMENSION = {
     "kin": "kin",
     "apart": "apart",
     "link": "links",
+    "listed": "listed",
+    "echo": "echoed",
     "cell": "cells",
     "icell": "icells",
     "question": "questions",
@@ -62,6 +66,8 @@ _TARGET = {
     "pair_row": "rows",
     "kin_row": "rows",
     "apart_slot": "slots",
+    "listed_slot": "slots",
+    "echo_row": "rows",
     "icell_cell": "cells",
     "icell_instance": "instances",
     "cell_question": "questions",
@@ -81,6 +87,8 @@ def ladder(layout: Layout) -> Layout:
     """The layout of single questions that this one is padded to: powers of two, all sizes tied to one of them."""
     step = 16
     while True:
+        # All pairs of a few claims; of many the 32 most recent ones of each, unless the user wants more.
+        near = step * min(step // 2, 32)
         sizes = {
             "questions": 1,
             "instances": 8,
@@ -94,6 +102,8 @@ def ladder(layout: Layout) -> Layout:
             "kin": 8 * step if layout.links else 0,
             "apart": 8 * step if layout.links else 0,
             "links": 4 * step if layout.links else 0,
+            "listed": near if layout.listed else 0,
+            "echoed": near if layout.listed else 0,
             "slot_blocks": step // 64 if layout.slot_blocks else 0,
             "entry_blocks": step // 16 if layout.entry_blocks else 0,
         }
@@ -196,6 +206,14 @@ def pad_last(array: NDArray[Any], size: int, fill: float = 0.0) -> NDArray[Any]:
     return out
 
 
+def pad_own(array: NDArray[Any], size: int) -> NDArray[Any]:
+    """(reads, size) what the user's own terms read, the last row of the table repeated: of a number that no row holds a
+    term might give no finite gradient."""
+    if not array.shape[-1]:
+        return np.ones((*array.shape[:-1], size), array.dtype)
+    return np.concatenate([array, np.repeat(array[..., -1:], max(size - array.shape[-1], 0), axis=-1)], axis=-1)
+
+
 def _padded(name: str, array: NDArray[Any], dimension: str, old: Layout, new: Layout) -> NDArray[Any]:
     size = getattr(new, dimension)
     if array.shape[-1] == size and getattr(old, dimension) == size:
@@ -205,5 +223,7 @@ def _padded(name: str, array: NDArray[Any], dimension: str, old: Layout, new: La
             np.arange(array.shape[-1], size, dtype=array.dtype), (*array.shape[:-1], size - array.shape[-1])
         )
         return np.concatenate([array, own], axis=-1)
+    if name == "listed_own":
+        return pad_own(array, size)
     fill = getattr(new, _TARGET[name]) if name in _TARGET else _FILL.get(name, 0.0)
     return pad_last(array, size, fill)

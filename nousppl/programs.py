@@ -163,6 +163,7 @@ def make(model: TrustModel, evidence: Evidence, backend: str, learn_from: str | 
     encoded = blueprint.encode(evidence)
     questions = fitting.learned_questions(encoded, learn_from)
     problem = compile_problem(encoded, questions, model.order_seed)
+    fitting.check_terms(blueprint.plan, encoded, [problem])
     blueprint = fitting.with_text_grid(blueprint, [problem])
     layout, shared, stacked = fitting.batched(blueprint, encoded, [problem])
     simulator = Simulator(blueprint, encoded, questions, model.order_seed)

@@ -6,7 +6,7 @@ import json
 import os
 import tempfile
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
@@ -20,18 +20,23 @@ from numpy.typing import NDArray
 from nousppl.affinity import Affinities
 from nousppl.blueprint import Blueprint, assemble
 from nousppl.encode import Domains, is_confused
-from nousppl.errors import FileError, NousError
+from nousppl.errors import FileError, ModelError, NousError
 from nousppl.model import TrustModel
 from nousppl.models.hierarchy import Encoding
 from nousppl.models.priors import Prior
 from nousppl.models.specification import Errors, Origin
+from nousppl.models.terms import Declared, declare, full_name
 from nousppl.value_text import question_names
 
 if TYPE_CHECKING:
     from nousppl.trust import Trust
 
-FORMAT = 1
+Functions = Sequence[Callable[..., Any]] | Mapping[str, Callable[..., Any]]
+"""Terms of the user's own, or these by the name that a file knows them under."""
+FORMAT = 2
 """Version of the layout of the file; files with a higher one are refused."""
+WITHOUT_TERMS = 1
+"""The same of a trust whose model has no terms of the user's own, which earlier versions read too."""
 MARK = "nousppl_trust"
 ANSWERS = {
     "base_rates": "answer",
@@ -149,8 +154,9 @@ def save(trust: Trust, path: Path) -> None:
     Raises:
         FileError: the file cannot be written.
     """
+    written = FORMAT if trust.model.declared else WITHOUT_TERMS
     root = xr.Dataset(
-        attrs={MARK: FORMAT, "nousppl_version": version("nousppl"), "nousppl": json.dumps(_description(trust))}
+        attrs={MARK: written, "nousppl_version": version("nousppl"), "nousppl": json.dumps(_description(trust))}
     )
     tree = xr.DataTree.from_dict({"/": root} | {f"/{name}": data for name, data in datasets(trust).items()})
     try:
@@ -179,11 +185,12 @@ def read_tree(path: Path) -> Any:
         return opened.load()
 
 
-def load(path: Path) -> Trust:
-    """Read a trust.
+def load(path: Path, terms: Functions = ()) -> Trust:
+    """Read a trust; see ``nousppl.load``.
 
     Raises:
         FileError: missing, damaged, not a trust, or from a newer version.
+        ModelError: the terms given are not those that the trust was learned with.
     """
     if not path.is_file():
         raise FileError(f"{path}: no such file")
@@ -201,8 +208,9 @@ def load(path: Path) -> Trust:
             f"{path}: written by nousppl {tree.attrs.get('nousppl_version')} in format {found}; "
             f"this version reads up to {FORMAT}; upgrade nousppl"
         )
+    own = _own(tree, terms, path)
     try:
-        return _restore(tree)
+        return _restore(tree, own)
     except (KeyError, ValueError, TypeError, NousError) as error:
         raise FileError(f"{path}: the saved trust is damaged: {error!r}") from error
 
@@ -222,6 +230,7 @@ def _description(trust: Trust) -> dict[str, Any]:
             "answers": [[a, _plain(v if np.isscalar(v) else list(v))] for a, v in model.answers.items()],
             "priors": {part: {n: list(p) for n, p in given.items()} for part, given in model.given_priors.items()},
             "order_seed": model.order_seed,
+            "terms": {part: [_term(one) for one in declared] for part, declared in model.declared.items()},
         },
         "encodings": {name: None if e is None else e.to_dict() for name, e in encodings.items()},
         "closed": [[_plain(a), [_plain(x) for x in v]] for a, v in domains.closed.items()],
@@ -252,11 +261,11 @@ def _plain(value: Any) -> Any:
     return value.item() if isinstance(value, np.generic) else value
 
 
-def _restore(tree: Any) -> Trust:
+def _restore(tree: Any, terms: Mapping[str, Sequence[Any]]) -> Trust:
     from nousppl.trust import Trust
 
     saved = json.loads(tree.attrs["nousppl"])
-    model = _model(saved["model"])
+    model = _model(saved["model"], terms)
     encodings = {n: Encoding.from_dict(e) for n, e in saved["encodings"].items() if e is not None}
     bias = encodings.pop("bias", None)
     closed = {a: tuple(values) for a, values in saved["closed"]}
@@ -272,7 +281,46 @@ def _restore(tree: Any) -> Trust:
     return Trust(model, blueprint, draws, stats, _table(tree), saved["record"], frozenset(map(tuple, saved["seen"])))
 
 
-def _model(saved: dict[str, Any]) -> TrustModel:
+def _term(declared: Declared) -> dict[str, Any]:
+    """A term as a file keeps it: its name, and the names and sizes of its parameters."""
+    parameters = zip(declared.term.parameters, declared.sizes, strict=True)
+    return {"name": declared.term.full_name, "parameters": [list(one) for one in parameters]}
+
+
+def _own(tree: Any, terms: Functions, path: Path) -> dict[str, list[Any]]:
+    """Part -> the functions given, by the names that the file keeps.
+
+    Raises:
+        ModelError: one is missing, one is not wanted, or declares other parameters.
+    """
+    try:
+        saved = json.loads(tree.attrs["nousppl"])["model"].get("terms", {})
+        names = [one["name"] for listed in saved.values() for one in listed]
+    except (KeyError, ValueError, TypeError, AttributeError) as error:
+        raise FileError(f"{path}: the saved trust is damaged: {error!r}") from error
+    given = dict(terms) if isinstance(terms, Mapping) else {full_name(function): function for function in terms}
+    missing = [name for name in names if name not in given]
+    if missing:
+        raise ModelError(
+            f"{path}: the trust was learned with own terms, of which a file keeps the names only: give "
+            f"nous.load(path, terms=[...]) the functions {', '.join(missing)} (got {', '.join(given) or 'none'}); a "
+            f"mapping {{{missing[0]!r}: function}} says which function it is where it has another name now"
+        )
+    unknown = [name for name in given if name not in names]
+    if unknown:
+        raise ModelError(f"{path}: the trust was learned without the term {unknown[0]}; its terms are {names}")
+    for part, listed in saved.items():
+        for one in listed:
+            found = _term(declare(part, given[one["name"]]))["parameters"]
+            if found != one["parameters"]:
+                raise ModelError(
+                    f"{path}: the term {one['name']} declares other parameters than it did when the trust was learned: "
+                    f"{found} now, {one['parameters']} then (name and size)"
+                )
+    return {part: [given[one["name"]] for one in listed] for part, listed in saved.items()}
+
+
+def _model(saved: dict[str, Any], terms: Mapping[str, Sequence[Any]]) -> TrustModel:
     priors = {part: {n: Prior(*p) for n, p in given.items()} for part, given in saved["priors"].items()}
     return TrustModel(
         reliability=saved["reliability"],
@@ -284,6 +332,7 @@ def _model(saved: dict[str, Any]) -> TrustModel:
         answers=dict(saved["answers"]),
         priors=priors,
         order_seed=saved["order_seed"],
+        terms=terms,
     )
 
 

@@ -1,8 +1,9 @@
-"""What is settled of questions whose truth changes: which answer was true, or ruled out, at which time."""
+"""What is settled of questions: which answer is true, or ruled out; where truths change, at which time."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,6 +11,9 @@ from numpy.typing import NDArray
 from nousppl.coded import Coded
 from nousppl.errors import ModelError
 from nousppl.ragged import Floats, Ints
+
+if TYPE_CHECKING:
+    from nousppl.encode import Cells, Encoded
 
 
 @dataclass(frozen=True)
@@ -60,3 +64,59 @@ def settled_in_time(coded: Coded, cell: Ints, offset: Ints) -> Settled:
         )
     time = np.where(np.isnan(coded.settled_time), -np.inf, coded.settled_time)
     return Settled(question, cell - offset[question], time, rejected)
+
+
+def settled_cells(coded: Coded, cells: Cells, changes: bool) -> tuple[Ints, Ints]:
+    """Cell of each question's settled truth (-1 for none, the last one where truths change), and the rejected cells."""
+    cell = cells.of_answer[coded.settled_answer]
+    truth = ~coded.settled_rejected
+    out = np.full(len(coded.questions), -1, np.int64)
+    question = coded.settled_question
+    out[question[truth]] = cell[truth]
+    clash = truth & (out[question] != cell)
+    if clash.any() and not changes:
+        i = int(np.flatnonzero(clash)[0])
+        row = coded.questions.iloc[question[i]]
+        raise ModelError(
+            f"settled: entity {row['entity']!r}, attribute {row['attribute']!r} is settled as {cells.value[cell[i]]!r} "
+            f"and as {cells.value[out[question[i]]]!r} at different times; a truth that changes needs "
+            "change=..., such as '1 + (1|attribute)'"
+        )
+    rejected = np.unique(cell[coded.settled_rejected])
+    _refuse_all_rejected(coded, cells, out, rejected, changes)
+    return out, rejected
+
+
+def _refuse_all_rejected(coded: Coded, cells: Cells, settled: Ints, rejected: Ints, changes: bool) -> None:
+    question = np.searchsorted(cells.offset, rejected, side="right") - 1
+    gone = np.bincount(question, minlength=len(coded.questions))
+    full = np.flatnonzero((gone > 0) & (gone == np.diff(cells.offset)))
+    if len(full):
+        row = coded.questions.iloc[full[0]]
+        raise ModelError(
+            f"settled: all {gone[full[0]]} answers of entity {row['entity']!r}, attribute {row['attribute']!r} are "
+            "rejected; in a closed list one must remain"
+        )
+    both = rejected[np.isin(rejected, settled)]
+    if len(both) and not changes:
+        row = coded.questions.iloc[int(np.searchsorted(cells.offset, both[0], side="right") - 1)]
+        raise ModelError(
+            f"settled: {cells.value[both[0]]!r} is both the settled truth and rejected for entity {row['entity']!r}, "
+            f"attribute {row['attribute']!r}"
+        )
+
+
+def log_possible(encoded: Encoded, questions: Ints, index: Ints, question: Ints, at: Floats) -> Floats:
+    """(cells,) 0, or minus infinity for an answer that is rejected, or where another one is settled; where truths
+    change, what was rejected by the time asked about."""
+    possible = np.zeros(len(index))
+    if encoded.settled is not None:
+        known = encoded.settled.of(questions)
+        gone = known.rejected & (known.time <= at[known.question])
+        first = np.searchsorted(question, known.question[gone])
+        possible[first + known.cell[gone]] = -np.inf
+        return possible
+    settled = encoded.settled_cell[questions][question]
+    possible[(settled >= 0) & (settled != index)] = -np.inf
+    possible[np.isin(index, encoded.rejected_cells)] = -np.inf
+    return possible

@@ -77,6 +77,7 @@ def _kinds_of_claim(encoded: Encoded) -> tuple[NDArray[np.int64], NDArray[np.flo
         columns += [g.index.astype(np.int64) for g in design.groups]
         columns += [pd.factorize(c)[0].astype(np.int64) for c in design.fixed.T]
         columns += [pd.factorize(g.value)[0].astype(np.int64) for g in design.groups]
+        columns += [pd.factorize(c)[0].astype(np.int64) for c in design.own]
     codes = columns[0]
     for column in columns[1:]:
         codes = pd.factorize(codes * (int(column.max(initial=0)) + 1) + column)[0].astype(np.int64)

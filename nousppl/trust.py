@@ -15,11 +15,11 @@ from numpy.typing import NDArray
 
 from nousppl import kin, saving, summaries
 from nousppl.arviz_bridge import container
-from nousppl.asking import Answers, OneQuestion
+from nousppl.asking import Answers
 from nousppl.belief import Belief
 from nousppl.beliefs import Beliefs
+from nousppl.believe import ASKED_DRAWS, unfold
 from nousppl.blueprint import Blueprint
-from nousppl.compile import compile_problem
 from nousppl.densify import write_out
 from nousppl.encode import Encoded
 from nousppl.errors import InferenceError, QuestionError
@@ -27,11 +27,8 @@ from nousppl.evidence import Evidence
 from nousppl.inference.enumeration import NUMPYRO
 from nousppl.inference.options import NUTS, SVI, check_backend
 from nousppl.model import TrustModel, options_of
-from nousppl.models.layout import Layout
 from nousppl.models.reference import QuestionProgram
 from nousppl.question import Question
-from nousppl.unfold import Course, Unfolded, origins
-from nousppl.unfold_time import UnfoldedInTime
 
 Floats = NDArray[np.float64]
 
@@ -44,12 +41,6 @@ if TYPE_CHECKING:
     from nousppl.padding import Mould
 
 Draws = dict[str, NDArray[np.float64]]
-
-WORK = 50_000_000
-"""Likelihoods (draws x nodes x orders x claims x answers) above which a belief averages over fewer draws."""
-FEWEST_DRAWS = 20
-ASKED_DRAWS = 200
-"""Draws of the parameters that a belief averages over, unless it is told otherwise."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -328,68 +319,6 @@ def asked_at(evidence: Evidence, at: Any) -> Floats | None:
     return np.array([evidence.as_time(time) for time in at])
 
 
-def unfold(trust: Trust, encoded: Encoded, question: Question, at: Floats | None = None) -> Belief:
-    """Compute the belief about one question in full, at a time (1,) or at the latest."""
-    problem = compile_problem(encoded, np.array([question.index]), trust.model.order_seed, at)
-    asked = OneQuestion(trust.blueprint, encoded, trust.asked(affordable(problem.layout)), problem)
-    unfolded = (Unfolded if problem.settled is None else UnfoldedInTime)(problem, asked.parts)
-    path = unfolded.path()
-    start, stop = encoded.claim_offset[question.index : question.index + 2]
-    used = encoded.used[start:stop]
-    cells = slice(encoded.cells.offset[question.index], encoded.cells.offset[question.index + 1])
-    other = bool(encoded.cells.other[cells][-1])
-
-    def origins_of() -> NDArray[np.float64]:
-        features = len(encoded.features)
-        among = origins(encoded, problem, unfolded, asked.parameters, features, trust.blueprint.text_grid)
-        return with_lineage(encoded, int(start), used, among)
-
-    def fresh_of() -> NDArray[np.float64]:
-        out = np.zeros(len(used))
-        out[used] = unfolded.fresh()
-        return out
-
-    return Belief(
-        question=question,
-        answers=tuple(encoded.cells.value[cells]),
-        open=other,
-        others=int(encoded.cells.count[cells][-1]) if other else 0,
-        samples=path.samples,
-        path=_with_unused(used, path.before, path.after, path.final),
-        log_odds=_with_unused(used, path.before_odds, path.after_odds, path.final_odds),
-        before=None if problem.settled is None else _before(used, path),
-        origins_of=origins_of,
-        fresh_of=fresh_of,
-        status=tuple(_status(encoded, int(start), j) for j in range(int(stop - start))),
-    )
-
-
-def _with_unused(used: NDArray[np.bool_], before: Floats, after: Floats, final: Floats) -> Floats:
-    """(n + 2, V) rows before any claim, after each and at the end; a claim that adds nothing has the row of the one
-    before it."""
-    rows = np.concatenate([before[:1] if len(before) else final[None], after])
-    return np.concatenate([rows[np.concatenate([[0], np.cumsum(used)])], final[None]])
-
-
-def _before(used: NDArray[np.bool_], path: Course) -> tuple[Floats, Floats]:
-    """(n, V) belief just before each claim and its log-odds; for one that adds nothing, the row of the one before."""
-    out = []
-    for before, after, final in (
-        (path.before, path.after, path.final),
-        (path.before_odds, path.after_odds, path.final_odds),
-    ):
-        rows = _with_unused(used, before, after, final)[:-2].copy()
-        rows[used] = before
-        out.append(rows)
-    return out[0], out[1]
-
-
-def affordable(layout: Layout) -> int:
-    """Number of draws that the belief about a question averages over: fewer, but at least 20, for very long ones."""
-    one = layout.slots * layout.cells * max(layout.nodes, 1)
-    return int(np.clip(WORK // max(one, 1), FEWEST_DRAWS, ASKED_DRAWS))
-
-
 def _sites(backend: str) -> Sites:
     """What the readable program is run in."""
     if backend == "pyro":
@@ -397,26 +326,6 @@ def _sites(backend: str) -> Sites:
 
         return Pyro()
     return NUMPYRO
-
-
-def _status(encoded: Encoded, start: int, j: int) -> str:
-    coded = encoded.coded
-    if coded.claim_origin[start + j] >= 0:
-        return f"repeats {coded.claim_id[coded.claim_origin[start + j]]} (given)"
-    return "own note" if coded.claim_derived[start + j] else ""
-
-
-def with_lineage(
-    encoded: Encoded, start: int, used: NDArray[np.bool_], among: NDArray[np.float64]
-) -> NDArray[np.float64]:
-    """Origins among all claims of a question, those whose origin is given included."""
-    n = len(used)
-    out = np.zeros((n, n + 1))
-    kept = np.flatnonzero(used)
-    out[np.ix_(kept, np.concatenate([[0], kept + 1]))] = among
-    given = np.flatnonzero(~used)
-    out[given, encoded.coded.claim_origin[start + given] - start + 1] = 1.0
-    return out
 
 
 def posterior(question: Question, trust: Trust | None = None, at: Any = None, known_by: Any = None) -> Belief:
@@ -431,13 +340,20 @@ def default_trust() -> Trust:
     return TrustModel().default_trust()
 
 
-def load(path: str | PathLike[str]) -> Trust:
+def load(path: str | PathLike[str], terms: saving.Functions = ()) -> Trust:
     """Read a trust that was saved.
+
+    Args:
+        path: the file.
+        terms: the functions that its model had as terms of its own (``TrustModel(terms=...)``): a file keeps their
+            names and no code. They are recognised by module and name; a mapping "module:name" -> function is for those
+            that have moved since.
 
     Raises:
         FileError: the file is missing, damaged, not a trust, or from a newer version.
+        ModelError: a term is missing, or is not the one that the trust was learned with.
     """
-    return saving.load(Path(path))
+    return saving.load(Path(path), terms)
 
 
 __all__ = ["Trust", "TrustModel", "default_trust", "load", "posterior"]

@@ -288,6 +288,7 @@ class PairWorld:
             shared |= (mine[:, None] == mine[None, :]).astype(np.int64) << f
         self.shared = shared
         self.link = self._links(encoded, problem)
+        self.listed = self._listed(problem) if problem.layout.listed else None
         self.similarity = np.full((problem.layout.instances, claims, claims), np.nan)
         if "pair_row" in data:
             later = data["row_slot"][data["pair_row"]]
@@ -307,6 +308,14 @@ class PairWorld:
                 slot = data["row_slot"][data[later]] if kind == "kin" else data[later]
                 earlier = data["kin_slot" if kind == "kin" else "apart_origin"]
                 out[data["slot_instance"][slot], claim[slot], claim[earlier]] = data[kind + "_link"]
+        return out
+
+    def _listed(self, problem: Problem) -> Ints:
+        """(orders, claims, claims) one-based place of each pair that the user's own terms weigh, 0 for the others."""
+        out = np.zeros((problem.layout.instances, self.claims, self.claims), np.int64)
+        data, claim = problem.data, problem.slot_claim
+        later = data["listed_slot"]
+        out[data["slot_instance"][later], claim[later], claim[data["listed_origin"]]] = 1 + np.arange(len(later))
         return out
 
     def _slot_times(self, problem: Problem) -> Floats:
@@ -338,6 +347,8 @@ class PairWorld:
         for group in self.groups:
             exact = self.shared == sum(1 << f for f in group)
             strong += np.where(exact, np.exp(sum(coefficients[f] for f in group)), 0.0) * fading
+        if self.listed is not None:
+            strong += np.r_[0.0, theta["listed"]][self.listed[order]] * fading
         ratio = np.ones_like(base)
         if self.grid is not None and "origin_text" in theta:
             mean = np.mean(np.exp(theta["origin_text"] * self.grid))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import numpyro.distributions as dist
 import pandas as pd
@@ -26,8 +28,8 @@ FEATURES = (
 """What can be on or off. Off: no echoes, weights that do not fade, no texts, uniform errors, no difficulty, no
 class bias, an open list of answers, hard claims, no own notes, no ceilings, nothing rejected, all claims dated (some at
 the same time), no claim with a given origin, no trap, errors
-independent, all pairs of sources strangers, all errors equally shared."""
-ALSO = {"trap": 1 / 2, "correlation": 1 / 2, "affinity": 1 / 2, "shared by claim": 1 / 3}
+independent, all pairs of sources strangers, all errors equally shared, no terms of the user's own."""
+ALSO = {"trap": 1 / 2, "correlation": 1 / 2, "affinity": 1 / 2, "shared by claim": 1 / 3, "own terms": 1 / 2}
 """The same with their chances, drawn from a stream of their own: a feature more leaves the other choices of a seed as
 they are."""
 ASKED = {"change"}
@@ -36,6 +38,24 @@ WORDS = ["the train is late", "a train is late today", "no trains run", "trains 
 SHARED = "1 + length + (1|channel) + (length|source)"
 """How far errors are shared, where that differs from claim to claim: a number, groups of the claims, a slope."""
 STRONG = ["same_source", "same_channel", "same_source + same_channel", None]
+
+
+def longer(xp: Any, sample: Any, columns: Any) -> Any:
+    """A term of claims: a vector of parameters, a number."""
+    slope, level = sample("slope", dist.HalfNormal(1.0)), sample("level", dist.Normal(0.0, 1.0), 2)
+    return xp.where(columns["length"] > 0.0, level[0], level[1]) - slope * columns["length"]
+
+
+def quoted(xp: Any, sample: Any, pairs: Any) -> Any:
+    """A term of pairs: all that it can read, and two parameters."""
+    near = sample("near", dist.Normal(0.0, 1.0)) - xp.log1p(pairs.lag)
+    far = sample("far", dist.Normal(0.0, 1.0)) * pairs.later["length"] - pairs.earlier["length"]
+    return xp.where(pairs.same("channel"), near, far)
+
+
+def doubled(xp: Any, sample: Any, pairs: Any) -> Any:
+    """A second one, without parameters, that gives some pairs no weight."""
+    return xp.where(pairs.same("source"), xp.log(2.0 + pairs.later["length"]), -np.inf)
 
 
 def random_case(
@@ -120,6 +140,8 @@ def features_of(evidence: nous.Evidence, model: nous.TrustModel) -> dict[str, bo
         "rejected": bool(coded.settled_rejected.any()),
         "undated": bool(np.isnan(coded.claim_time).any()),
         "affinity": origin is not None and origin.affinity is not None,
+        "own terms": "reliability" in model.terms,
+        "own pair terms": "origin" in model.terms,
         "lineage": bool((coded.claim_origin >= 0).any()),
         "change": model.change is not None,
         "truths at times": model.change is not None and bool((~coded.settled_rejected).any()),
@@ -138,6 +160,11 @@ def _model(rng: np.random.Generator, seed: int, answers: list[str] | int, on: di
             orders=3,
         )
     bias = ["class", "source"][rng.integers(2)] if on["bias"] else "none"
+    terms = {"reliability": [longer]} if on["own terms"] else {}
+    if on["own terms"] and origin is not None:
+        terms |= {"freshness": [longer], "origin": [quoted, doubled]}
+    if on["own terms"] and on["shared by claim"]:
+        terms |= {"popularity": [longer]}
     return nous.TrustModel(
         origin=origin,
         errors=nous.Errors(
@@ -150,6 +177,7 @@ def _model(rng: np.random.Generator, seed: int, answers: list[str] | int, on: di
         answers={"x": answers},
         base_rates="learned" if rng.random() < 0.3 else "uniform",
         order_seed=seed,
+        terms=terms,
         change="1" if on["change"] else None,
         # Some changes in the time that the claims span.
         priors={"change": {"1": dist.Normal(-2.5, 1.0)}} if on["change"] else None,

@@ -15,6 +15,7 @@ from test_three_ways import SINGLE, case, differences, worst, written
 import nousppl as nous
 from nousppl.asking import linear_draws, parameter_draws
 from nousppl.blueprint import draw_up
+from nousppl.compile import compile_problem
 from nousppl.errors import ModelError
 from nousppl.generate import Truth
 from nousppl.inference.packed import packing
@@ -153,7 +154,8 @@ def test_effects_of_attributes_have_a_full_covariance_with_the_top_level(trust: 
 def test_a_new_attribute_is_drawn_from_the_law_of_its_group(trust: nous.Trust, world: Any) -> None:
     new = nous.Evidence(world[1].head(CLAIMS).assign(attribute="unheard of"))
     encoded, draws = trust.encoded(new), trust.flat
-    found = parameter_draws(trust.blueprint, encoded, draws, np.arange(CLAIMS))["log_beta"]
+    problem = compile_problem(encoded, np.arange(len(new.questions)))
+    found = parameter_draws(trust.blueprint, encoded, draws, problem)["log_beta"]
     assert (found == found[:, :1]).all()
     effect = (found[:, 0] - draws["popularity_Intercept"]) / draws["popularity_1|attribute_sigma"]
     assert abs(effect.mean()) < 0.25 and effect.std() == pytest.approx(1.0, abs=0.2)

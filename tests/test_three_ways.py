@@ -146,6 +146,7 @@ def test_the_random_problems_have_every_feature_on_and_off() -> None:
         (103, {}),
         (104, dict.fromkeys(("origin", "lag", "text"), True)),
         (106, {"popularity": True, "shared by claim": True, "closed": False}),
+        (107, dict.fromkeys(("origin", "lag", "text", "popularity", "shared by claim", "own terms"), True)),
     ],
 )
 def test_marginal_is_brute_force_in_double_precision(seed: int, features: dict[str, bool]) -> None:
@@ -159,6 +160,7 @@ def test_marginal_is_brute_force_in_double_precision(seed: int, features: dict[s
     [
         (3, {"popularity": True, "difficulty": False, "closed": False}),
         (3, {"popularity": True, "shared by claim": True, "difficulty": False, "closed": False}),
+        (3, {"popularity": True, "own terms": True, "difficulty": False, "closed": False}),
         (2, {"popularity": False, "difficulty": True, "closed": True}),
     ],
 )
@@ -285,11 +287,23 @@ def affinity_of_repeats(xp: Any, layout: Any, data: Any, theta: Any, originality
     return AFFINITY_SUMS(xp, layout, data, theta, originality * 0.0 + 1.0, kin)
 
 
+def no_pair_terms(xp: Any, layout: Any, data: Any, theta: Any) -> Any:
+    return xp.zeros(layout.slots), xp.zeros(layout.rows)
+
+
+def texts_of_no_pair_terms(xp: Any, layout: Any, data: Any, theta: Any, originality: Any) -> Any:
+    return TEXT_SUMS(xp, layout, data, theta | {"listed": 0.0 * theta["listed"]}, originality)
+
+
+def unfading_pair_terms(xp: Any, layout: Any, data: Any, theta: Any) -> Any:
+    return LISTED_SUMS(xp, layout, data, theta | {"rate": 0.0 * theta["rate"]})
+
+
 def texts_of_strangers(xp: Any, layout: Any, data: Any, theta: Any, originality: Any) -> Any:
     return TEXT_SUMS(xp, layout, data, theta | {"affinity": 0.0 * theta["affinity"]}, originality)
 
 
-AFFINITY_SUMS, TEXT_SUMS = origin.affinity_sums, origin.text_sums
+AFFINITY_SUMS, TEXT_SUMS, LISTED_SUMS = origin.affinity_sums, origin.text_sums, origin.listed_sums
 BASE_SUMS, POPULARITY, RELIABILITY, BETAS = origin._base_sums, one_of.popularity, one_of.reliability, one_of.betas
 BROKEN = {
     "every claim counts as an original": (origin, "_base_sums", all_are_original),
@@ -307,9 +321,12 @@ BROKEN = {
     ),
     "affinities count repeats": (origin, "affinity_sums", affinity_of_repeats),
     "texts do not know affinities": (origin, "text_sums", texts_of_strangers),
+    "own pair terms weigh nothing": (origin, "listed_sums", no_pair_terms),
+    "own pair terms do not fade": (origin, "listed_sums", unfading_pair_terms),
+    "texts do not know own pair terms": (origin, "text_sums", texts_of_no_pair_terms),
     "weights do not fade": (origin, "step_fading", lambda xp, position, *rest: xp.where(position >= 1, 1.0, 0.0)),
 }
-CONTROL = dict.fromkeys((*FEATURES, "affinity", "shared by claim"), True) | dict.fromkeys(
+CONTROL = dict.fromkeys((*FEATURES, "affinity", "shared by claim", "own terms"), True) | dict.fromkeys(
     ("closed", "bias", "difficulty", "lineage", "undated"), False
 )
 

@@ -23,6 +23,7 @@ from nousppl.inference import packed
 from nousppl.inference.backend import JAX
 from nousppl.models import namespace, one_of, program
 from nousppl.models.layout import Layout
+from nousppl.models.on_numpy import Numpy
 from nousppl.models.program import Plan
 
 torch = pytest.importorskip("torch", reason="torch is not installed: there is no second backend to compare with")
@@ -166,14 +167,14 @@ def test_padded_soft_claims_have_a_gradient_on_jax() -> None:
     assert apart(on_jax(case), on_torch(case, torch.float32)) < SINGLE
 
 
-def test_both_namespaces_have_the_methods_of_the_protocol() -> None:
-    wanted = {n: f for n, f in vars(namespace.Namespace).items() if inspect.isfunction(f) and not n.startswith("_")}
-    wanted.pop("__init__", None)
-    assert len(wanted) > 25
+def test_the_namespaces_have_the_methods_of_the_protocol() -> None:
+    both = vars(namespace.Arithmetic) | vars(namespace.Namespace)
+    wanted = {n: f for n, f in both.items() if inspect.isfunction(f) and not n.startswith("_")}
+    assert len(wanted) > 25 and len(vars(namespace.Arithmetic)) > 10
     for name, function in wanted.items():
         names = list(inspect.signature(function).parameters)[1:]
         defaults = [p.default for p in inspect.signature(function).parameters.values()][1:]
-        for backend in (JAX, Torch()):
+        for backend in (JAX, Torch(), *([Numpy()] if name in vars(namespace.Arithmetic) else [])):
             found = inspect.signature(getattr(backend, name)).parameters
             assert list(found) == names, f"{type(backend).__name__}.{name}"
             assert [p.default for p in found.values()] == defaults, f"{type(backend).__name__}.{name}"

@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 
 import nousppl as nous
 from nousppl.asking import parameter_draws, ready
+from nousppl.believe import ASKED_DRAWS
 from nousppl.compile import compile_problem
 from nousppl.inference.exact import posterior_cells
-from nousppl.trust import ASKED_DRAWS
 
 Floats = NDArray[np.float64]
 
