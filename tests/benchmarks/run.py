@@ -1,6 +1,6 @@
 """Computes the figures to reach and prints one table: ``python tests/benchmarks/run.py [names] [--data FOLDER]``.
 
-Names: robust, worlds, order, covid, crowd, product, one_question, flights, echoes, batches, scale; all where none is
+Names: robust, worlds, order, covid, crowd, product, one_question, flights, echoes, batches, scale, fits; all where none is
 given.
 """
 
@@ -29,6 +29,7 @@ NAMES = (
     "echoes",
     "batches",
     "scale",
+    "fits",
 )
 
 
