@@ -144,11 +144,10 @@ def _compiled(frozen: Any, layout: Layout, pack: Packing, chain: tuple[Link, ...
         _, back = jax.vjp(lambda z: move(z, natural(z), data, 1.0), z)
         return state._replace(z=z, z_grad=back(state.z_grad)[0])
 
-    functions = (begin, advance, last)
     if setting.together:
-        axes = ((0, None), (0, None, None), (0, None))
-        functions = tuple(jax.vmap(f, in_axes=a) for f, a in zip(functions, axes, strict=True))
-    return Chains(*(jax.jit(f) for f in functions))
+        batched = (jax.vmap(begin, (0, None)), jax.vmap(advance, (0, None, None)), jax.vmap(last, (0, None)))
+        return Chains(*(jax.jit(function) for function in batched))
+    return Chains(jax.jit(begin), jax.jit(advance), jax.jit(last))
 
 
 class Climb(NamedTuple):

@@ -75,7 +75,8 @@ def _of_predictor(plan: Plan, predictor: Predictor, data: dict[str, Any]) -> tup
             for item in (*columns, *terms)
             if item != name and all(name in above[finer] for finer in taken.get(item, ()))
         ]
-        fixed, groups = [], []
+        fixed: list[str] = []
+        groups: list[str] = []
         for item in free:
             whole = columns[item] if item in columns else terms[item]
             if item in terms and sizes[item] >= size:

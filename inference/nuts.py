@@ -62,7 +62,7 @@ def fit(plan: Plan, layout: Layout, data: dict[str, Any], options: NUTS, seed: i
     found, last = run(functions, keys, arrays, options, progress)
     vectors = found.pop("vector")
     samples = natural(plan, pack, vectors, data)
-    kept = {name: samples[name] for name in plan.raw_names}
+    kept: dict[str, NDArray[Any]] = {name: samples[name] for name in plan.raw_names}
     stats = statistics(found, options.kernel.get("max_tree_depth", DEEPEST))
     said, good = advice(kept, stats, options)
     return Fit(kept, stats, good, said, as_numpyro(plan, layout, arrays, options, samples | found, last))

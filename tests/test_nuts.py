@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -173,7 +171,7 @@ def test_wrong_options_are_refused(evidence: nous.Evidence) -> None:
             {"kind": ({"Intercept"}, set()), "source": ({"Intercept", "rank"}, {"kind"})},
         ),
         ("1 + (1|channel) + (1|source)", {"source": ({"Intercept"}, set())}),
-        ("1 + (rank|source)", {}),
+        ("1 + (rank|source)", {"source": ({"Intercept"}, set())}),
         ("0 + (1|kind) + (1|source)", {"source": (set(), {"kind"})}),
     ],
 )
