@@ -183,11 +183,12 @@ def popularity(xp: Namespace, layout: Layout, data: dict[str, Array], originalit
     """Running counts of originals: all before each slot (slots,), with the row's value before it (rows,), and the
     inclusive sums by value in chain order (rows,), which the entries point into."""
     order, position = data["chain_order"][:2], data["chain_position"][:2]
-    values = xp.take(by_row_of_slot(xp, layout, data, originality) * data["row_share"], order)
+    inverse = data["chain_inverse"][:2]
+    values = xp.permuted(by_row_of_slot(xp, layout, data, originality) * data["row_share"], order, inverse)
     totals = running_sums(xp, values, position, None, xp.array(0.0), layout.rounds)
     sums = before(xp, totals, position, None, xp.array(0.0))
-    everyone = by_slot(xp, layout, data, xp.take(sums[0], data["chain_inverse"][0]))
-    return everyone, xp.take(sums[1], data["chain_inverse"][1]), totals[1]
+    everyone, with_value = (xp.permuted(sums[i], inverse[i], order[i]) for i in range(2))
+    return by_slot(xp, layout, data, everyone), with_value, totals[1]
 
 
 def echo(xp: Namespace, layout: Layout, data: dict[str, Array], theta: dict[str, Array]) -> Echo:
@@ -231,10 +232,11 @@ def _base_sums(
 ) -> tuple[Array, Array]:
     """Faded sums of originality before each claim: of all claims (slots,), of those with the row's value (rows,)."""
     order, position, time = data["chain_order"][:2], data["chain_position"][:2], data["chain_time"][:2]
-    values = xp.take(by_row_of_slot(xp, layout, data, originality) * data["row_share"], order)
+    inverse = data["chain_inverse"][:2]
+    values = xp.permuted(by_row_of_slot(xp, layout, data, originality) * data["row_share"], order, inverse)
     totals = running_sums(xp, values, position, time, theta["rate"], layout.rounds)
     sums = before(xp, totals, position, time, theta["rate"])
-    by_row = [xp.take(sums[i], data["chain_inverse"][i]) for i in range(2)]
+    by_row = [xp.permuted(sums[i], inverse[i], order[i]) for i in range(2)]
     return by_slot(xp, layout, data, by_row[0]), by_row[1]
 
 
