@@ -17,6 +17,9 @@ from nousppl.inference.options import AT_ONCE
 from nousppl.models.priors import Prior
 from nousppl.models.program import Law
 
+WRITTEN_OUT = 4
+"""Rounds of doubling that are written out; questions have up to ``2 ** rounds`` claims."""
+
 
 def distribution(prior: Prior) -> dist.Distribution:
     """The numpyro distribution of a prior."""
@@ -102,6 +105,11 @@ class Jax:
         return jnp.rint(x).astype(jnp.int32)
 
     @staticmethod
+    def permuted(x: jax.Array, order: jax.Array, inverse: jax.Array) -> jax.Array:
+        """Gathers forwards and backwards: scattering is slow."""
+        return _permuted(x, order, inverse)
+
+    @staticmethod
     def positive(index: jax.Array) -> jax.Array:
         """Indices with the negative ones set to 0."""
         return jnp.maximum(index, 0)
@@ -110,12 +118,19 @@ class Jax:
     def shift(x: jax.Array, by: Any) -> jax.Array:
         """Move to the right along the last axis."""
         size = x.shape[-1]
+        if isinstance(by, int):
+            return jnp.concatenate([jnp.zeros_like(x[..., :by]), x[..., : max(size - by, 0)]], axis=-1)
         twice = jnp.concatenate([jnp.zeros_like(x), x], axis=-1)
         return jax.lax.dynamic_slice_in_dim(twice, size - jnp.minimum(by, size), size, axis=-1)
 
     @staticmethod
     def fold_doubling(function: Callable[[Any, Any], Any], start: Any, rounds: int) -> Any:
-        """A scan, so that the compiled code does not grow with the number of rounds."""
+        """A scan, so that the compiled code does not grow with the number of rounds; a few of them are written out,
+        which is faster."""
+        if rounds <= WRITTEN_OUT:
+            for i in range(rounds):
+                start = function(2**i, start)
+            return start
         steps = jnp.left_shift(1, jnp.arange(rounds, dtype=jnp.int32))
         return jax.lax.scan(lambda x, by: (function(by, x), None), start, steps)[0]
 
@@ -164,6 +179,11 @@ class Jax:
         return jnp.where(occupied, safe + jnp.log(jnp.where(occupied, total, 1.0)), -jnp.inf)
 
     @staticmethod
+    def either(condition: Any, function: Callable[[], Any], other: Callable[[], Any]) -> jax.Array:
+        """As ``jax.lax.cond``."""
+        return jax.lax.cond(condition, function, other)
+
+    @staticmethod
     def over_nodes(function: Callable[[Any], Any], nodes: jax.Array, log_weights: jax.Array, size: int) -> jax.Array:
         """Log of the weighted sum over nodes, as many at once as fit into ``AT_ONCE``."""
         most = max(AT_ONCE // max(size, 1), 1)
@@ -204,6 +224,24 @@ class Jax:
         questions = Questions(law)
         with numpyro.plate("question", law.layout.questions):
             numpyro.sample(name, questions, obs=questions.said if observed else None)
+
+
+@jax.custom_vjp
+def _permuted(x: jax.Array, order: jax.Array, inverse: jax.Array) -> jax.Array:
+    return Jax.take(x, order)
+
+
+def _permuted_forward(x: jax.Array, order: jax.Array, inverse: jax.Array) -> tuple[jax.Array, jax.Array]:
+    return Jax.take(x, order), inverse
+
+
+def _permuted_back(inverse: jax.Array, gradient: jax.Array) -> tuple[jax.Array, None, None]:
+    rows, places = gradient.reshape(-1, gradient.shape[-1]), inverse.reshape(-1, inverse.shape[-1])
+    parts = [Jax.take(row, place) for row, place in zip(rows, places, strict=True)]
+    return sum(parts[1:], parts[0]), None, None
+
+
+_permuted.defvjp(_permuted_forward, _permuted_back)
 
 
 class Questions(dist.Distribution):

@@ -13,6 +13,7 @@ AT_ONCE = 50_000_000
 
 
 BACKENDS = ("numpyro", "pyro")
+CHAIN_METHODS = ("parallel", "sequential", "vectorized")
 
 
 def check_backend(backend: str) -> None:
@@ -88,17 +89,32 @@ class SVI:
 class NUTS:
     """The no-U-turn sampler (Hoffman & Gelman 2014) of numpyro, or of pyro.
 
+    Effects of levels with many claims are sampled on their own scale and together with what lies above them, those of
+    the others in units of their standard deviation (``nousppl.inference.location``).
+
+    Two chains on two processors that others used too (5,000 questions of 8 claims, 200 sources; 200 + 200
+    transitions): 48 s in threads of their own, 61 s one after the other, 66 s in one vectorised loop, in which every
+    transition waits for the longest tree.
+
     Attributes:
         num_warmup: adaptation steps a chain.
         num_samples: draws a chain.
         num_chains: number of chains.
-        chain_method: "sequential", "vectorized" or "parallel", as in ``numpyro.infer.MCMC``; on pyro always
-            sequential.
+        chain_method: "parallel" (each chain in a thread of its own), "sequential" (the same draws, one chain after the
+            other) or "vectorized" (all in one loop: for accelerators); on pyro always sequential.
         kernel: further arguments of the backend's ``infer.NUTS``, for instance ``{"target_accept_prob": 0.9}``.
     """
 
     num_warmup: int = 500
     num_samples: int = 500
     num_chains: int = 2
-    chain_method: str = "vectorized"
+    chain_method: str = "parallel"
     kernel: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.num_warmup < 0 or self.num_samples < 1 or self.num_chains < 1:
+            raise InferenceError("NUTS: num_samples and num_chains must be at least 1, num_warmup at least 0")
+        if self.chain_method not in CHAIN_METHODS:
+            raise InferenceError(
+                f"NUTS(chain_method={self.chain_method!r}): allowed are 'parallel', 'sequential' and 'vectorized'"
+            )

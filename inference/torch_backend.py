@@ -111,6 +111,10 @@ class Torch:
         """Rounded, 64 bits."""
         return torch.round(x).to(torch.int64)
 
+    def permuted(self, x: torch.Tensor, order: torch.Tensor, inverse: torch.Tensor) -> torch.Tensor:
+        """As ``take``."""
+        return self.take(x, order)
+
     def positive(self, index: torch.Tensor) -> torch.Tensor:
         """Indices with the negative ones set to 0."""
         return index.clamp(min=0)
@@ -165,6 +169,11 @@ class Torch:
         total = self.sum_by(torch.exp(x - self.take(safe, inside)), index, size)
         occupied = total > 0.0
         return torch.where(occupied, safe[:size] + torch.log(torch.where(occupied, total, 1.0)), -torch.inf)
+
+    @staticmethod
+    def either(condition: Any, function: Callable[[], Any], other: Callable[[], Any]) -> Any:
+        """The one that is asked for."""
+        return function() if bool(condition) else other()
 
     def over_nodes(
         self, function: Callable[[Any], Any], nodes: torch.Tensor, log_weights: torch.Tensor, size: int

@@ -63,6 +63,11 @@ class Arithmetic(Protocol):
         """Whole numbers as the integer indices that `take` wants."""
         ...
 
+    def permuted(self, x: Array, order: Array, inverse: Array) -> Array:
+        """``x[order]`` of a vector; each row (last axis) of ``order`` is a permutation and that of ``inverse`` the one
+        that undoes it, so that the gradient need not be scattered."""
+        ...
+
     def positive(self, index: Array) -> Array:
         """Integer indices with the negative ones set to 0."""
         ...
@@ -126,6 +131,10 @@ class Namespace(Arithmetic, Protocol):
 
     def logsumexp_by(self, x: Array, index: Array, size: int) -> Array:
         """Log of the sum of ``exp(x)`` by ``index`` (last axis)."""
+        ...
+
+    def either(self, condition: Array, function: Callable[[], Array], other: Callable[[], Array]) -> Array:
+        """What one of two functions gives, by a scalar condition; the other is not evaluated."""
         ...
 
     def over_nodes(self, function: Callable[[Array], Array], nodes: Array, log_weights: Array, size: int) -> Array:

@@ -72,9 +72,12 @@ def by_icell(xp: Namespace, layout: Layout, data: dict[str, Array], theta: dict[
     """
 
     def given(difficulty: Array) -> Array:
+        if alone(layout):
+            slot_log, own_log = own_logs(xp, layout, data, theta, terms, difficulty)
+            return add_up(xp, layout, data, slot_log, own_log, data["row_icell"])
         slot_log, entry_log = claim_logs(xp, layout, data, theta, terms, difficulty)
         if not layout.change:
-            return add_up(xp, layout, data, slot_log, entry_log)
+            return add_up(xp, layout, data, slot_log, entry_log, data["entry_icell"])
         rate, law = xp.exp(theta["log_rate"]), base_log_mass(xp, data, theta)
         carried = carry(xp, layout, data, rate, law, slot_log, entry_log)
         of_order = by_instance(xp, layout, data, carried.slot) + carried.settled
@@ -237,12 +240,17 @@ def clip(xp: Namespace, law: Array, top: Array, odds: Array, uniform: Array, ope
 
 def reliability(xp: Namespace, logit: Array, ceiling: Array | None, difficulty: Array) -> tuple[Array, Array]:
     """P(right | fresh) and P(wrong | fresh), both accurate near 0, under a ceiling."""
-    shifted = xp.minimum(xp.maximum(logit + difficulty, xp.array(-LOGIT_LIMIT)), xp.array(LOGIT_LIMIT))
+    shifted = within(xp, logit + difficulty)
     right, wrong = xp.sigmoid(shifted), xp.sigmoid(-shifted)
     if ceiling is None:
         return right, wrong
     capped = right > ceiling
     return xp.where(capped, ceiling, right), xp.where(capped, 1.0 - ceiling, wrong)
+
+
+def within(xp: Namespace, logit: Array) -> Array:
+    """The logit inside its limits."""
+    return xp.minimum(xp.maximum(logit, xp.array(-LOGIT_LIMIT)), xp.array(LOGIT_LIMIT))
 
 
 def claim_logs(
@@ -292,7 +300,7 @@ def _logs(
         wrong_row: (rows,) P(the row's value | fresh, an unnamed truth).
         value: (terms,) P(the row's value | fresh, the entry's cell).
     """
-    one, zero = xp.array(1.0), xp.array(0.0)
+    one = xp.array(1.0)
     fresh, repeated, row, silent = terms.echo.fresh, terms.echo.repeated, data["term_row"], terms.echo.silent
     if layout.full:
         whole = over_terms(xp, layout, data, xp.take(fresh, data["term_slot"]) * value + xp.take(repeated, row), one)
@@ -309,9 +317,14 @@ def _logs(
     change = share * (value - xp.take(wrong_row, row))
     if layout.soft:
         change = xp.sum_by(xp.take(data["row_weight"], row) * change, data["term_entry"], layout.entries)
-    far = change < -0.5
     whole = over_terms(xp, layout, data, share * value + xp.take(copied, row), base)
-    return xp.log(base), xp.where(far, xp.log(xp.where(far, whole, one)), xp.log1p(xp.where(far, zero, change)))
+    return xp.log(base), _log_change(xp, change, whole)
+
+
+def _log_change(xp: Namespace, change: Array, whole: Array) -> Array:
+    """``log(1 + change)``, which equals ``log(whole)``, accurate near 0 and near minus infinity."""
+    far = change < -0.5
+    return xp.where(far, xp.log(xp.where(far, whole, xp.array(1.0))), xp.log1p(xp.where(far, xp.array(0.0), change)))
 
 
 def over_terms(xp: Namespace, layout: Layout, data: dict[str, Array], said: Array, base: Array) -> Array:
@@ -333,14 +346,42 @@ def class_bias(xp: Namespace, data: dict[str, Array], theta: dict[str, Array]) -
     return shift
 
 
-def add_up(xp: Namespace, layout: Layout, data: dict[str, Array], slot_log: Array, entry_log: Array) -> Array:
+def alone(layout: Layout) -> bool:
+    """Whether each claim changes the likelihood of no answer but the one it names, and names one: entries are slots,
+    and nothing need be gathered by entry."""
+    blocks = layout.slot_blocks or layout.entry_blocks
+    return not (layout.change or layout.soft or layout.popularity or layout.bias or layout.confusion or blocks)
+
+
+def own_logs(
+    xp: Namespace, layout: Layout, data: dict[str, Array], theta: dict[str, Array], terms: Terms, difficulty: Array
+) -> tuple[Array, Array]:
+    """As `claim_logs` where claims are `alone`: (slots,) log p(claim | another truth), and (slots,) what is added to it
+    where the answer that it names is the truth."""
+    claim = data["slot_claim"]
+    logit, law = xp.take(theta["logit"], claim), terms.wrong_row
+    if not (layout.origins or layout.ceiling or layout.notes):
+        # The ratio of the two likelihoods is that of right and wrong.
+        log_law, logit = xp.log(law), within(xp, logit + difficulty)
+        return xp.log(xp.sigmoid(-logit)) + log_law, logit - log_law
+    ceiling = xp.take(data["claim_ceiling"], claim) if layout.ceiling else None
+    right, wrong = reliability(xp, logit, ceiling, difficulty)
+    fresh, repeated, other = terms.echo.fresh, terms.echo.repeated, wrong * law
+    base = fresh * other + repeated
+    base = xp.where(terms.echo.silent, xp.array(1.0), base) if layout.notes else base
+    return xp.log(base), _log_change(xp, fresh / base * (right - other), (fresh * right + repeated) / base)
+
+
+def add_up(
+    xp: Namespace, layout: Layout, data: dict[str, Array], slot_log: Array, entry_log: Array, entry_icell: Array
+) -> Array:
     """(icells,) log likelihood of each answer in each order of its question."""
     of_instance = by_instance(xp, layout, data, slot_log)
     if layout.entry_blocks:
         entry_log = xp.sum_by(entry_log, data["entry_block"], layout.entry_blocks)
         by_icell = xp.sum_by(entry_log, data["block_icell"], layout.icells)
     else:
-        by_icell = xp.sum_by(entry_log, data["entry_icell"], layout.icells)
+        by_icell = xp.sum_by(entry_log, entry_icell, layout.icells)
     return by_icell + xp.take(of_instance, data["icell_instance"])
 
 

@@ -202,15 +202,16 @@ def popularity(
     Where truths change, at ``log_rate`` (questions,), counts fade by the chance that a truth is still the same.
     """
     order, position, time = data["chain_order"][:2], data["chain_position"][:2], None
-    values = xp.take(by_row_of_slot(xp, layout, data, originality) * data["row_share"], order)
-    rate = xp.array(0.0)
+    inverse, rate = data["chain_inverse"][:2], xp.array(0.0)
+    values = xp.permuted(by_row_of_slot(xp, layout, data, originality) * data["row_share"], order, inverse)
     if log_rate is not None:
         of_slot = xp.take(xp.exp(log_rate), data["slot_question"])
-        rate, time = xp.take(by_row_of_slot(xp, layout, data, of_slot), order), data["chain_time"][:2]
+        rate = xp.permuted(by_row_of_slot(xp, layout, data, of_slot), order, inverse)
+        time = data["chain_time"][:2]
     totals = running_sums(xp, values, position, time, rate, layout.rounds)
     sums = before(xp, totals, position, time, rate)
-    everyone = by_slot(xp, layout, data, xp.take(sums[0], data["chain_inverse"][0]))
-    return everyone, xp.take(sums[1], data["chain_inverse"][1]), totals[1]
+    everyone, with_value = (xp.permuted(sums[i], inverse[i], order[i]) for i in range(2))
+    return by_slot(xp, layout, data, everyone), with_value, totals[1]
 
 
 def echo(xp: Namespace, layout: Layout, data: dict[str, Array], theta: dict[str, Array]) -> Echo:
@@ -256,10 +257,11 @@ def _base_sums(
 ) -> tuple[Array, Array]:
     """Faded sums of originality before each claim: of all claims (slots,), of those with the row's value (rows,)."""
     order, position, time = data["chain_order"][:2], data["chain_position"][:2], data["chain_time"][:2]
-    values = xp.take(by_row_of_slot(xp, layout, data, originality) * data["row_share"], order)
+    inverse = data["chain_inverse"][:2]
+    values = xp.permuted(by_row_of_slot(xp, layout, data, originality) * data["row_share"], order, inverse)
     totals = running_sums(xp, values, position, time, theta["rate"], layout.rounds)
     sums = before(xp, totals, position, time, theta["rate"])
-    by_row = [xp.take(sums[i], data["chain_inverse"][i]) for i in range(2)]
+    by_row = [xp.permuted(sums[i], inverse[i], order[i]) for i in range(2)]
     return by_slot(xp, layout, data, by_row[0]), by_row[1]
 
 

@@ -237,18 +237,18 @@ def question_logs(xp: Namespace, layout: Layout, data: dict[str, Array], theta: 
     liars.
     """
     by_cell, originality = likelihood(xp, layout, data, theta)
-    joint = by_cell + cell_log_prior(xp, layout, data, theta)
-    logs = truth_logs(xp, layout, data, theta, by_cell, originality)
-    summed = xp.logsumexp_by(logs, data["cell_question"], layout.questions)
-    if "at_vote" not in data:
-        return summed
-    vote = data["cell_vote"]
-    voted = xp.sum_by(xp.where(vote > 0.0, vote * joint, xp.array(0.0)), data["cell_question"], layout.questions)
-    at_vote = data["at_vote"] > 0.0
-    if layout.pinned:
+
+    def summed() -> Array:
+        logs = truth_logs(xp, layout, data, theta, by_cell, originality)
+        return xp.logsumexp_by(logs, data["cell_question"], layout.questions)
+
+    def voted() -> Array:
+        joint, vote = by_cell + cell_log_prior(xp, layout, data, theta), data["cell_vote"]
+        logs = xp.sum_by(xp.where(vote > 0.0, vote * joint, xp.array(0.0)), data["cell_question"], layout.questions)
         # The votes say nothing of what is settled at another time than that asked about.
-        at_vote = at_vote & ~data["question_pinned"]
-    return xp.where(at_vote, voted, summed)
+        return xp.where(data["question_pinned"], summed(), logs) if layout.pinned else logs
+
+    return xp.either(data["at_vote"] > 0.0, voted, summed) if "at_vote" in data else summed()
 
 
 def log_likelihood(

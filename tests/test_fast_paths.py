@@ -1,0 +1,57 @@
+"""Shorter ways of computing the same density: claims that stand alone, and gradients without scattering."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from benchmarks import fits
+
+import nousppl as nous
+from nousppl.inference import backend
+from nousppl.inference.backend import JAX
+from nousppl.inference.packed import log_density, packing
+from nousppl.models import one_of
+
+
+def value_and_gradient(ours: fits.Case) -> tuple[float, np.ndarray]:
+    pack = packing(ours.plan, 0)
+    density = log_density(JAX, ours.plan, ours.layout, pack)
+    point = jnp.asarray(np.random.default_rng(0).normal(0.0, 0.3, pack.size), float)
+    value, gradient = jax.jit(jax.value_and_grad(density))(point, fits.not_centred(ours))
+    return float(value), np.asarray(gradient)
+
+
+@pytest.mark.parametrize("origin", [None, nous.Origin(lag=False)], ids=["no origins", "origins"])
+def test_the_short_way_is_the_long_way(origin: nous.Origin | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fits, "QUESTIONS", 60)
+    monkeypatch.setattr(fits, "SOURCES", 20)
+    ours = fits.case(origin)
+    assert one_of.alone(ours.layout)
+    value, gradient = value_and_gradient(ours)
+    monkeypatch.setattr(one_of, "alone", lambda layout: False)
+    monkeypatch.setattr(backend, "WRITTEN_OUT", 0)
+    monkeypatch.setattr(type(JAX), "permuted", staticmethod(lambda x, order, inverse: JAX.take(x, order)))
+    slow, slow_gradient = value_and_gradient(ours)
+    assert np.isclose(value, slow, rtol=1e-5)
+    assert np.abs(gradient - slow_gradient).max() < 1e-4 * (1.0 + np.abs(slow_gradient).max())
+
+
+def test_the_density_is_that_of_the_enumerated_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fits, "QUESTIONS", 60)
+    monkeypatch.setattr(fits, "SOURCES", 20)
+    for origin in fits.ORIGINS.values():
+        assert fits.difference(fits.case(origin), origin is not None) < fits.SAME
+
+
+def test_only_one_branch_is_taken() -> None:
+    counted: list[int] = []
+
+    def count(x: float) -> float:
+        jax.debug.callback(lambda: counted.append(1))
+        return x
+
+    out = jax.jit(lambda flag: JAX.either(flag, lambda: count(1.0), lambda: jnp.asarray(2.0)))(jnp.asarray(False))
+    jax.effects_barrier()
+    assert float(out) == 2.0 and counted == []
