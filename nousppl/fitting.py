@@ -200,15 +200,7 @@ def _fit_on(
 ) -> tuple[Blueprint, Fit, int]:
     """One fit on some questions; ``centred`` masks in place of those that the questions suggest."""
     size = method.batch_claims if isinstance(method, SVI) else np.iinfo(np.int64).max
-    problems = [compile_problem(encoded, q, seed) for q in split(questions, encoded, int(size), seed)]
-    if not sum(len(p.claims) for p in problems):
-        raise InferenceError("there are no claims to learn from")
-    blueprint = with_text_grid(blueprint, problems)
-    settled = int((encoded.settled_cell[questions] >= 0).sum())
-    from_vote = settled < len(questions)
-    close = excess(problems, encoded) if from_vote else None
-    if close is not None:
-        problems = share_votes(problems, encoded, close)
+    blueprint, problems, settled, close = prepared(questions, blueprint, encoded, int(size), seed)
     layout, shared, stacked = batched(blueprint, encoded, problems, mould)
     shared |= centred or {}
     if isinstance(method, NUTS):
@@ -217,9 +209,31 @@ def _fit_on(
         return blueprint, sample(blueprint.plan, layout, data, method, seed, progress), settled
     from nousppl.inference import svi
 
-    batches = (shared, stacked)
+    batches, from_vote = (shared, stacked), settled < len(questions)
     result = svi.fit(blueprint.plan, layout, batches, method, seed, from_vote, progress, start, backend, close)
     return blueprint, result, settled
+
+
+def prepared(
+    questions: NDArray[np.int64], blueprint: Blueprint, encoded: Encoded, batch_claims: int, seed: int
+) -> tuple[Blueprint, list[Problem], int, NDArray[np.float64] | None]:
+    """The compiled batches of a fit on some questions.
+
+    Returns:
+        the blueprint completed by what is known of texts, the batches, the number of settled truths, and the excess of
+        agreement of pairs of sources where a fit starts from votes.
+
+    Raises:
+        InferenceError: there are no claims.
+    """
+    problems = [compile_problem(encoded, q, seed) for q in split(questions, encoded, batch_claims, seed)]
+    if not sum(len(p.claims) for p in problems):
+        raise InferenceError("there are no claims to learn from")
+    settled = int((encoded.settled_cell[questions] >= 0).sum())
+    close = excess(problems, encoded) if settled < len(questions) else None
+    if close is not None:
+        problems = share_votes(problems, encoded, close)
+    return with_text_grid(blueprint, problems), problems, settled, close
 
 
 def used_claims(encoded: Encoded, questions: NDArray[np.int64]) -> NDArray[np.int64]:
