@@ -24,7 +24,7 @@ from nousppl.inference.backend import JAX
 from nousppl.inference.guide import State, initial
 from nousppl.inference.judgement import BLOCK
 from nousppl.inference.options import NUTS, SVI
-from nousppl.inference.packed import Packing, log_density, packing
+from nousppl.inference.packed import Packing, packing
 from nousppl.inference.result import Fit
 from nousppl.inference.svi import ADAM, Block, Done, Frozen, block_runner, course
 from nousppl.models.layout import Layout
@@ -180,7 +180,11 @@ def nuts(
     """
     run = sampler(Frozen(plan), stack.layout, Options.of(options), thin)
     whole, parts = stack.whole, []
-    keys = jax.vmap(lambda seed: jax.random.split(jax.random.key(seed), options.num_chains))(jnp.asarray(seeds))
+    # As numpyro does: a chain alone takes the key itself.
+    alone = options.num_chains == 1
+    keys = jnp.stack(
+        [jax.random.key(s)[None] if alone else jax.random.split(jax.random.key(s), options.num_chains) for s in seeds]
+    )
     count = min(at_once, stack.fits)
     for start in range(0, stack.fits, count):
         index = np.minimum(np.arange(start, start + count), stack.fits - 1)
@@ -231,21 +235,6 @@ def sampler(frozen: Frozen, layout: Layout, options: Options, thin: int) -> Call
         return {name: values[name] for name in names}, diverging.sum()
 
     return jax.jit(jax.vmap(jax.vmap(chain, in_axes=(0, None))))
-
-
-@lru_cache(maxsize=8)
-def _densities(frozen: Frozen, layout: Layout, pack: Packing) -> Callable[..., Any]:
-    density = log_density(JAX, frozen.plan, layout, pack)
-    return jax.jit(
-        lambda vectors, data: jax.lax.map(lambda one: jax.vmap(lambda v: density(v, one[1]))(one[0]), (vectors, data))
-    )
-
-
-def log_densities(plan: Plan, stack: Stack, vectors: NDArray[np.float64]) -> NDArray[np.float64]:
-    """(fits, n) log joint density of each problem at (fits, n, size) packed parameters, see
-    ``nousppl.inference.packed``."""
-    run = _densities(Frozen(plan), stack.layout, packing(plan, 0))
-    return np.asarray(run(jnp.asarray(vectors, float), stack.whole), np.float64)
 
 
 @lru_cache(maxsize=8)

@@ -73,7 +73,7 @@ def draw_sets(
     if not 0.0 <= settled <= 1.0:
         raise ModelError(f"settled={settled!r}: the share of questions whose truth is known lies between 0 and 1")
     generator = Generator(model, design)
-    seeds = tuple(int(s) for s in np.random.SeedSequence(seed).generate_state(count))
+    seeds = tuple(int(s) // 2 for s in np.random.SeedSequence(seed).generate_state(count))
     questions = len(generator.encoded.coded.questions)
     known = np.random.default_rng(seed).permutation(questions)[: round(settled * questions)]
     truths, evidences = [], []
