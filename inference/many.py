@@ -26,7 +26,7 @@ from nousppl.inference.judgement import BLOCK
 from nousppl.inference.options import NUTS, SVI
 from nousppl.inference.packed import Packing, packing
 from nousppl.inference.result import Fit
-from nousppl.inference.svi import ADAM, Block, Done, Frozen, block_runner, course
+from nousppl.inference.svi import ADAM, Block, Done, Frozen, block_runner, course, is_weighed
 from nousppl.models.layout import Layout
 from nousppl.models.one_of import likelihood
 from nousppl.models.program import Plan, log_likelihood, parameters, program, truth_logs
@@ -76,8 +76,9 @@ def svi(plan: Plan, stack: Stack, options: SVI, seeds: Sequence[int], at_once: i
     """
     pack = packing(plan, options.full_size)
     lanes = _Lanes(plan, stack, pack, options, min(at_once, stack.fits))
+    weigh = is_weighed(stack.layout, options)
     courses = [
-        course(plan, pack, 1, options, seed, stack.from_vote, repeats=r)
+        course(plan, pack, 1, options, seed, stack.from_vote, repeats=r, weigh=weigh)
         for seed, r in zip(seeds, stack.repeats, strict=True)
     ]
     found: list[Fit | None] = [None] * stack.fits

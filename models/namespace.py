@@ -18,6 +18,10 @@ Array = Any
 """An array of the backend (``jax.Array`` or ``torch.Tensor``)."""
 
 
+FARTHEST = 12.0
+"""Beyond it single precision has no tail of the normal distribution left."""
+
+
 class Namespace(Protocol):
     """What model code may call; shapes as in numpy."""
 
@@ -39,6 +43,11 @@ class Namespace(Protocol):
 
     def sigmoid(self, x: Array) -> Array:
         """Elementwise ``sigmoid``."""
+        ...
+
+    def half_normal(self, x: Array) -> Array:
+        """Elementwise map of a standard normal onto a standard half-normal number, increasing: the quantile function of
+        the one at the distribution function of the other, within `FARTHEST` of 0."""
         ...
 
     def where(self, condition: Array, x: Array, y: Array) -> Array:
@@ -116,7 +125,8 @@ class Namespace(Protocol):
         ...
 
     def from_real(self, prior: Prior, x: Array) -> tuple[Array, Array]:
-        """Elementwise map of the real line onto the support of a prior, and the log of its derivative."""
+        """Elementwise map of the real line onto the support of a prior, and the log of its derivative; not for a
+        half-normal prior, for which there is `half_normal`."""
         ...
 
     def sample(self, name: str, prior: Prior, size: int | None = None) -> Array:

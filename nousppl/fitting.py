@@ -195,10 +195,10 @@ def _fit_on(
     progress: Any,
     mould: Mould | None,
     start: Any,
-    centred: dict[str, NDArray[np.bool_]] | None,
+    centred: dict[str, NDArray[np.float64]] | None,
     backend: str,
 ) -> tuple[Blueprint, Fit, int]:
-    """One fit on some questions; ``centred`` masks in place of those that the questions suggest."""
+    """One fit on some questions; ``centred`` exponents in place of those that the questions suggest."""
     size = method.batch_claims if isinstance(method, SVI) else np.iinfo(np.int64).max
     blueprint, problems, settled, close = prepared(questions, blueprint, encoded, int(size), seed)
     layout, shared, stacked = batched(blueprint, encoded, problems, mould)
@@ -255,5 +255,5 @@ def natural_effects(
             out[site.name] = np.asarray(draws[site.name], np.float64)
         else:
             raw = np.asarray(draws[site.name + "_raw"], np.float64)
-            out[site.name] = np.where(centred["centred " + site.name], raw, raw * out[site.scale][..., None])
+            out[site.name] = raw * out[site.scale][..., None] ** (1.0 - centred["centred " + site.name])
     return out

@@ -53,7 +53,7 @@ def natural(sets: Sets, raw: Mapping[str, Floats]) -> Draws:
         out[site.name] = raw[name]
         if site.scale is not None:
             centred = sets.fit.shared["centred " + site.name][:, None]
-            out[site.name] = np.where(centred, raw[name], raw[name] * out[site.scale][..., None])
+            out[site.name] = raw[name] * out[site.scale][..., None] ** (1.0 - centred)
     return out
 
 
