@@ -76,7 +76,7 @@ def svi(plan: Plan, stack: Stack, options: SVI, seeds: Sequence[int], at_once: i
     """
     pack = packing(plan, options.full_size)
     lanes = _Lanes(plan, stack, pack, options, min(at_once, stack.fits))
-    weigh = is_weighed(stack.layout, options)
+    weigh = is_weighed(stack.layout, pack, options)
     courses = [
         course(plan, pack, 1, options, seed, stack.from_vote, repeats=r, weigh=weigh)
         for seed, r in zip(seeds, stack.repeats, strict=True)

@@ -62,8 +62,8 @@ class SVI:
             noise.
         batch_claims: above this many claims a step sees a batch of the questions, below it all of them.
         weighed: the draws that the trust keeps are taken from so many of the guide, by their importance; 0 keeps draws
-            of the guide as they are. Not done above 20,000 claims, where the guide is closer and a step dearer, nor
-            with more than one sample a step.
+            of the guide as they are. Not done above 20,000 claims or 64 parameters, nor with more than one sample
+            a step.
     """
 
     guide: str = "structured"

@@ -40,8 +40,11 @@ VOTE_BLOCKS = 1
 CLIMB_BLOCKS = 2
 """Blocks without noise after that: only the means move, quickly, to where the posterior is."""
 CLIMB_RATE = 3.0
-WEIGHED_UP_TO = 20_000
-"""Claims, in all orders that are averaged, up to which draws are taken by importance."""
+WEIGHED_CLAIMS, WEIGHED_PARAMETERS = 20_000, 64
+"""Claims, in all orders that are averaged, and parameters up to which draws are taken by importance: with more claims
+the guide is closer and a step dearer, with more parameters few draws would carry all the weight."""
+EFFECTIVE = 0.2
+"""Least share of the weighed draws that must be effective; where fewer are the weights are tempered."""
 
 Progress = Callable[[int, float], None]
 """Called after each block with the number of steps taken and the mean loss."""
@@ -91,7 +94,9 @@ def fit(
     pack = packing(plan, options.full_size)
     blocks = make_blocks(backend)(plan, layout, pack, batches, options, start.still if start else ())
     count = len(next(iter(batches[1].values())))
-    asking = course(plan, pack, count, options, seed, from_vote, progress, start, repeats, is_weighed(layout, options))
+    asking = course(
+        plan, pack, count, options, seed, from_vote, progress, start, repeats, is_weighed(layout, pack, options)
+    )
     block = next(asking)
     while True:
         if block.restart is not None:
@@ -198,9 +203,10 @@ def course(
     return Fit(chained, {"loss": np.array(losses)}, settled, _advice(losses, taken, settled, count), average)
 
 
-def is_weighed(layout: Layout, options: SVI) -> bool:
+def is_weighed(layout: Layout, pack: Packing, options: SVI) -> bool:
     """Whether a fit of this size takes its draws by importance."""
-    return options.weighed > 0 and options.samples == 1 and layout.slots <= WEIGHED_UP_TO
+    small = layout.slots <= WEIGHED_CLAIMS and pack.size <= WEIGHED_PARAMETERS
+    return small and options.weighed > 0 and options.samples == 1
 
 
 def by_importance(
@@ -221,11 +227,25 @@ def by_importance(
     drawn, ratios = np.concatenate(vectors), np.concatenate(logs)
     ratios = np.where(np.isfinite(ratios), ratios, -np.inf)
     weight = np.exp(ratios - ratios.max())
-    weight = np.minimum(weight, weight.mean() * np.sqrt(len(weight)))
+    weight = tempered(np.minimum(weight, weight.mean() * np.sqrt(len(weight))))
     # Systematic resampling: evenly spaced points on the cumulated weights.
     points = (np.arange(options.draws) + generator.random()) / options.draws
     chosen = np.searchsorted(np.cumsum(weight) / weight.sum(), points)
     return np.asarray(drawn[generator.permutation(np.minimum(chosen, len(drawn) - 1))])
+
+
+def tempered(weight: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Weights raised to the largest power, at most 1, at which the effective number of draws (Kish 1965) is a share of
+    at least `EFFECTIVE`, so that a few draws never stand for all."""
+    low, high, power = 0.0, 1.0, 1.0
+    while power == 1.0 or high - low > 1e-3:
+        found = weight**power
+        enough = found.sum() ** 2 / np.square(found).sum() >= EFFECTIVE * len(weight)
+        if power == 1.0 and enough:
+            return weight
+        low, high = (power, high) if enough else (low, power)
+        power = 0.5 * (low + high)
+    return np.asarray(weight**low)
 
 
 class Blocks(Protocol):

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 HALF_CENTRED = {"reliability": 100.0}
 """Claims of a level from which its effect is rather centred than not, by part of the model."""
-HALF_CENTRED_ELSE = 200.0
+HALF_CENTRED_ELSE = 500.0
 """The same for the other parts, of which a claim says less."""
 
 _INTERCEPTS = {"reliability": normal(1.1, 1.0), "popularity": normal(1.0, 1.0)}

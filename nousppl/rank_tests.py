@@ -32,9 +32,9 @@ def counts(ranks: Ints, levels: int) -> Ints:
 
 
 def tail(found: Ints, fits: int, levels: int) -> Floats:
-    """(points,) twice the smaller tail of the binomial law of each count, at most 1."""
+    """(points,) twice the smaller tail of the binomial law of each count; above 1 for counts in the middle."""
     share = points(levels) / levels
-    return np.minimum(1.0, 2.0 * np.minimum(binom.cdf(found, fits, share), binom.sf(found - 1, fits, share)))
+    return 2.0 * np.minimum(binom.cdf(found, fits, share), binom.sf(found - 1, fits, share))
 
 
 def p_value(ranks: Ints, levels: int) -> float:
@@ -51,6 +51,8 @@ def p_value(ranks: Ints, levels: int) -> float:
 def chance_outside(level: float, fits: int, levels: int) -> float:
     """The chance that the tail of some count of uniform ranks is ``level`` or less."""
     low, high = _bands(level, fits, levels)
+    if (low > high).any():
+        return 1.0
     below, before = points(levels) / levels, 0.0
     # mass[c]: chance that c ranks lie below the point and that every count so far was within its band.
     mass = np.zeros(fits + 1)
@@ -73,13 +75,14 @@ def _moved(mass: Floats, step: float, low: int, high: int) -> Floats:
 
 
 def _bands(level: float, fits: int, levels: int) -> tuple[Ints, Ints]:
-    """Lowest and highest count at each point whose tail is above ``level``."""
+    """Lowest and highest count at each point whose tail is above ``level``; where there is none, the lowest is the
+    larger."""
     every = np.arange(fits + 1)[:, None]
     share = points(levels) / levels
     tails = np.minimum(binom.cdf(every, fits, share), binom.sf(every - 1, fits, share))
     # Equal tails are one event: what was seen is outside, whatever rounding says.
     inside = 2.0 * tails > level * (1.0 + 1e-9)
-    return inside.argmax(0), fits - inside[::-1].argmax(0)
+    return np.where(inside.any(0), inside.argmax(0), fits + 1), fits - inside[::-1].argmax(0)
 
 
 def band(alpha: float, fits: int, levels: int) -> tuple[Floats, Floats, Floats]:

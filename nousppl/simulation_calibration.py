@@ -83,12 +83,16 @@ def simulation_based_calibration(
     if fits < 2:
         raise InferenceError(f"fits={fits}: calibration needs at least 2, and some hundred to see anything")
     sets = draw_sets(model, fitted or model, design, fits, seed, settled, learn_from)
-    draws, record = _sample(sets, options, at_once)
+    draws, record = sample(sets, options, at_once)
     return evaluate(sets, draws, seed, effects, record)
 
 
-def _sample(sets: Sets, options: SVI | NUTS, at_once: int) -> tuple[dict[str, Floats], dict[str, Any]]:
-    """Site as it is fitted -> (fits, draws, ...), about twice `RANKS` of them, and how the fits went."""
+def sample(sets: Sets, options: SVI | NUTS, at_once: int) -> tuple[dict[str, Floats], dict[str, Any]]:
+    """Fit all sets.
+
+    Returns:
+        site as it is fitted -> (fits, draws, ...), about twice `RANKS` of them, and how the fits went.
+    """
     if isinstance(options, SVI):
         results = many.svi(sets.plan, sets.fit, options, sets.seeds, at_once)
         draws = {name: np.stack([np.asarray(r.draws[name][0]) for r in results]) for name in sets.plan.raw_names}
