@@ -160,8 +160,8 @@ class SimulationBasedCalibration:
     def coverage(self, levels: tuple[float, ...] = LEVELS) -> pd.DataFrame:
         """How often central intervals hold the true value: one row a quantity, one column for each nominal level, the
         mean rank (0 to 1, .5 is right) and n, the number of fits."""
-        table = pd.DataFrame({level: self._inside(level).mean(0) for level in levels}).reindex(self.ranks.columns)
-        table["mean rank"] = (self.ranks.mean(0) + 0.5) / self.levels
+        table = pd.DataFrame({level: self._inside(level).mean(axis=0) for level in levels}).reindex(self.ranks.columns)
+        table["mean rank"] = (self.ranks.mean(axis=0) + 0.5) / self.levels
         table["n"] = len(self.ranks)
         return table.rename_axis(index="quantity", columns="nominal")
 
