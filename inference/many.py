@@ -156,8 +156,8 @@ def side_by_side(frozen: Frozen, layout: Layout, pack: Packing, optim: Any, samp
             known = shared | {name: given[name] for name in ("at_vote", "spread")}
             return steps(state, inner, noise, index, known, split, given["rate"])
 
-        mine = jax.tree.map(lambda x: x[which], (shared, split))
-        return jax.vmap(lane)(state, inner, fresh, *mine, noise, scalars)
+        mine, own = jax.tree.map(lambda x: x[which], (shared, split))
+        return jax.vmap(lane)(state, inner, fresh, mine, own, noise, scalars)
 
     return run
 

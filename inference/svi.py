@@ -101,7 +101,7 @@ def fit(
     while True:
         if block.restart is not None:
             blocks.restart(block.restart)
-        done = blocks.run(block.noise, block.index, block.at_vote, block.spread, block.rate)
+        done = blocks.run(block.noise, block.batch, block.at_vote, block.spread, block.rate)
         try:
             block = asking.send(done)
         except StopIteration as end:
@@ -115,7 +115,7 @@ class Block(NamedTuple):
     restart: State | None
     """The state to go on from with an optimiser that remembers nothing; None to go on as it is."""
     noise: NDArray[np.float64]
-    index: NDArray[np.int64]
+    batch: NDArray[np.int64]
     at_vote: bool
     spread: float
     rate: float

@@ -21,7 +21,6 @@ from nousppl.simulation_calibration import SimulationBasedCalibration
 RATE = 1e-3
 """Of false alarms in a run of this file; each of the two checks that have to pass may take half of it."""
 FITS = 128
-METHODS = {"svi": nous.SVI(), "mean_field": nous.SVI(guide="mean_field", weighed=0)}
 
 
 @pytest.fixture(scope="module")
@@ -66,9 +65,10 @@ def test_nuts_is_calibrated(sets: Sets) -> None:
     assert check.passed, repr(check)
 
 
-def test_the_mean_field_guide_is_rejected(sets: Sets) -> None:
-    check = calibrate(sets, METHODS["mean_field"]).check(RATE)
-    assert not check.passed
+def test_the_mean_field_guide_is_rejected() -> None:
+    """Three sources that are known well: their common level and their effects make up for each other."""
+    known = draw_sets(PLAIN, PLAIN, design(sources=3), 96, 3, 1.0, "all")
+    check = calibrate(known, nous.SVI(guide="mean_field", weighed=0)).check(RATE)
     assert "too narrow" in check.failures["reliability_Intercept"]
 
 
@@ -84,8 +84,8 @@ def test_a_forgotten_origin_is_rejected() -> None:
     check = found.check(RATE)
     assert not check.passed
     assert ranked.SCORE in check.failures
-    # What the two models do not share is not ranked.
-    assert ranked.DENSITY not in found.ranks and "origin_same_source" not in found.ranks
+    # What only one of the two models has is not ranked.
+    assert "reliability_1|source_sigma" in found.ranks and "origin_same_source" not in found.ranks
 
 
 # -------------------------------------------------------------------------------------------- the package's own fits
