@@ -113,7 +113,6 @@ def compile_sets(
             "the simulated sets have different parameters (an affinity needs pairs of sources that meet by design, "
             "whatever they say)"
         )
-    cells = [p[0].cells for p in asking if p]
     return Sets(
         plan=blueprints[0].plan,
         blueprint=blueprints[0],
@@ -124,7 +123,7 @@ def compile_sets(
         fit=_stack(blueprints, encoded, fits, settled[0], close),
         asked=_stack(blueprints, encoded, asking, False, [None] * len(seeds)) if len(asked) else None,
         cells=tuple(_starts(e, asked) for e in encoded),
-        true_cell=tuple(_true(e, t, asked) for e, t in zip(encoded, truths, strict=True)) if cells else (),
+        true_cell=tuple(_true(e, t, asked) for e, t in zip(encoded, truths, strict=True)) if len(asked) else (),
     )
 
 
