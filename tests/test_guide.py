@@ -40,7 +40,7 @@ def test_beyond_the_ends_nothing_is_infinite() -> None:
 
 
 def test_jax_maps_spreads_alike_with_its_gradient() -> None:
-    np.testing.assert_allclose(JAX.half_normal(jnp.asarray(PLACES)), packed.half_normal(PLACES), rtol=1e-5)
+    np.testing.assert_allclose(JAX.half_normal(jnp.asarray(PLACES)), packed.half_normal(PLACES), rtol=1e-4)
     slope = jax.vmap(jax.grad(lambda x: JAX.half_normal(x)))(jnp.asarray(PLACES))
     np.testing.assert_allclose(slope, SLOPES, rtol=1e-4, atol=1e-12)
 
