@@ -30,7 +30,7 @@ SAMPLER = nous.NUTS(num_warmup=300, num_samples=800, num_chains=1, kernel={"targ
 GUIDES = {
     "default": nous.SVI(),
     "default, not weighed": nous.SVI(weighed=0),
-    "top level only full": nous.SVI(full_size=10, weighed=0),
+    "top level only full": nous.SVI(full_size=9, weighed=0),
     "mean field": nous.SVI(guide="mean_field", weighed=0),
     "mean field, weighed": nous.SVI(guide="mean_field"),
 }
