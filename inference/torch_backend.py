@@ -68,10 +68,11 @@ class Torch:
         return torch.sigmoid(self.array(x))
 
     def half_normal(self, x: Any) -> torch.Tensor:
-        """As on jax."""
+        """As on jax; tails by ``erfc``, since ``torch.special.ndtr`` has none."""
         below, above = torch.clamp(x, -FARTHEST, 0.0), torch.clamp(x, 0.0, FARTHEST)
-        low = math.sqrt(2.0) * torch.erfinv(torch.special.ndtr(below))
-        return torch.where(x < 0.0, low, -torch.special.ndtri(0.5 * torch.special.ndtr(-above)))
+        root = math.sqrt(2.0)
+        low = root * torch.erfinv(0.5 * torch.erfc(-below / root))
+        return torch.where(x < 0.0, low, -torch.special.ndtri(0.25 * torch.erfc(above / root)))
 
     def where(self, condition: Any, x: Any, y: Any) -> torch.Tensor:
         """As ``torch.where``."""
