@@ -12,8 +12,8 @@ import numpyro.distributions as dist
 import optax
 import pandas as pd
 import pytest
-from numpy.typing import NDArray
 from numpyro.infer.util import potential_energy
+from packed_spreads import by_log
 from random_evidence import random_case
 from scipy.stats import kstest
 
@@ -24,7 +24,7 @@ from nousppl.blueprint import draw_up
 from nousppl.datasets import world
 from nousppl.inference import packed, svi
 from nousppl.inference.backend import JAX
-from nousppl.models.program import Site, program
+from nousppl.models.program import program
 from nousppl.simulate import World
 from nousppl.trust import Trust
 
@@ -198,22 +198,6 @@ CASES: dict[str, tuple[dict[str, bool], dict[str, Any]]] = {
 }
 
 
-def half_normal(site: Site) -> bool:
-    return site.scale is None and site.prior.family == "HalfNormal"
-
-
-def by_log(vector: NDArray[np.float64], places: dict[int, float]) -> tuple[NDArray[np.float64], float]:
-    """A packed vector as numpyro has it, with the logs of parameters with a half-normal prior (place -> its scale), and
-    the log of the change of density."""
-    logs, change = vector.copy(), 0.0
-    for place, scale in places.items():
-        value = float(packed.half_normal(vector[place]))
-        logs[place] = np.log(scale * value)
-        # d log(value) / d packed, from equal masses: 2 phi(value) d value = phi(packed) d packed.
-        change += 0.5 * (value**2 - vector[place] ** 2) - np.log(2.0 * value)
-    return logs, change
-
-
 @pytest.mark.parametrize("name", CASES)
 def test_the_packed_density_is_that_of_the_program(name: str) -> None:
     """At random points, in double precision, centred and non-centred levels."""
@@ -232,13 +216,11 @@ def test_the_packed_density_is_that_of_the_program(name: str) -> None:
         plain = partial(program, JAX, blueprint.plan, layout)
         density = jax.jit(packed.log_density(JAX, blueprint.plan, layout, pack))
         energy = jax.jit(lambda vector, data: potential_energy(plain, (data,), {}, pack.unpack(vector)))
-        spreads = {site.name: site.prior.parameters["scale"] for site in blueprint.plan.sites if half_normal(site)}
-        places = {slot.start: spreads[slot.name] for slot in pack.slots if slot.name in spreads}
         found, expected = [], []
         for seed in range(5):
             vector = jnp.asarray(np.random.default_rng(seed).normal(0, 0.7, pack.size))
             found.append(float(density(vector, data)))
-            logs, change = by_log(np.asarray(vector), places)
+            logs, change = by_log(blueprint.plan, pack, np.asarray(vector))
             expected.append(change - float(energy(jnp.asarray(logs), data)))
         np.testing.assert_allclose(found, expected, rtol=1e-11)
     assert any(np.asarray(shared[n]).any() for n in shared if n.startswith("centred"))
