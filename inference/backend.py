@@ -14,6 +14,7 @@ import numpyro.distributions as dist
 from numpyro.distributions import constraints
 
 from nousppl.inference.options import AT_ONCE
+from nousppl.models.namespace import FARTHEST
 from nousppl.models.priors import Prior
 from nousppl.models.program import Law
 
@@ -53,6 +54,13 @@ class Jax:
     def sigmoid(x: Any) -> jax.Array:
         """The logistic function."""
         return jax.nn.sigmoid(x)
+
+    @staticmethod
+    def half_normal(x: Any) -> jax.Array:
+        """By the inverse error function below 0, and by the upper tail above."""
+        below, above = jnp.clip(x, -FARTHEST, 0.0), jnp.clip(x, 0.0, FARTHEST)
+        low = math.sqrt(2.0) * jax.scipy.special.erfinv(jax.scipy.special.ndtr(below))
+        return jnp.where(x < 0.0, low, -jax.scipy.special.ndtri(0.5 * jax.scipy.special.ndtr(-above)))
 
     @staticmethod
     def where(condition: Any, x: Any, y: Any) -> jax.Array:

@@ -16,8 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nousppl.inference.backend import JAX
+from nousppl.models.base_rates import base_log_mass
 from nousppl.models.layout import Layout
-from nousppl.models.one_of import Terms, base_log_mass, by_icell, claim_logs, likelihood, over_orders, prepare
+from nousppl.models.one_of import Terms, by_icell, claim_logs, likelihood, over_orders, prepare
 from nousppl.models.origin import by_row_of_slot
 from nousppl.models.program import PARTS, Plan, constants, look_log_prior, question_logs, truth_logs
 

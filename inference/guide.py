@@ -8,9 +8,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
+from numpyro.distributions import biject_to
 from scipy.linalg import solve_triangular
 
-from nousppl.inference.packed import Packing
+from nousppl.inference.backend import distribution
+from nousppl.inference.packed import Packing, from_half_normal, half_normal
+from nousppl.models.priors import Prior
 from nousppl.models.program import Plan
 
 STRIDE = 0.5
@@ -65,13 +68,14 @@ def moments(plan: Plan, pack: Packing, known: dict[str, tuple[NDArray[np.float64
     )
 
 
-def with_echoes(state: State, pack: Packing, repeats: NDArray[np.float64]) -> State:
+def with_echoes(state: State, plan: Plan, pack: Packing, repeats: NDArray[np.float64]) -> State:
     """The state in which pairs of sources that nearly always seem to repeat each other start with such a weight.
 
     From the weight of strangers it is a long way that a fit does not find where those who copy are the majority.
 
     Args:
         state: to start from.
+        plan: the parameters.
         pack: of a model with affinities.
         repeats: (pairs,) crude share of the claims of each pair that are repetitions.
     """
@@ -79,14 +83,15 @@ def with_echoes(state: State, pack: Packing, repeats: NDArray[np.float64]) -> St
     raw, mean = slots["origin_affinity_raw"], np.array(state.mean, np.float64)
     strangers, spread = (mean[slots[name].start] for name in ("origin_log_strangers", "origin_affinity_sigma"))
     chance = np.clip(repeats, SURE, 0.999)
-    weight = (np.log(chance / (1.0 - chance)) - strangers) / np.exp(spread)
+    sites = {site.name: site.prior for site in plan.sites}
+    weight = (np.log(chance / (1.0 - chance)) - strangers) / natural(sites["origin_affinity_sigma"], spread)
     mean[raw.start : raw.start + raw.size] = np.where(repeats > SURE, weight, 0.0)
     return state._replace(mean=jnp.asarray(mean, float))
 
 
 def _start(family: str, parameters: dict[str, float]) -> float:
     if family == "HalfNormal":
-        return float(np.log(0.6 * parameters["scale"]))
+        return float(from_half_normal(np.asarray(0.6)))
     return float(parameters.get("loc", 0.0))
 
 
@@ -111,10 +116,14 @@ def entropy(state: State) -> jax.Array:
 
 def draw(state: State, seed: int, count: int) -> NDArray[np.float64]:
     """(count, size) draws in double precision, by seed."""
+    return place(state, np.random.default_rng(seed).standard_normal((count, len(state.mean))))
+
+
+def place(state: State, noise: NDArray[np.float64]) -> NDArray[np.float64]:
+    """As `transform` for (count, size) noise, in double precision."""
     mean, lower, scale = _double(state)
-    noise = np.random.default_rng(seed).standard_normal((count, len(mean)))
     full = len(lower)
-    return mean + np.concatenate([noise[:, :full] @ lower.T, noise[:, full:] * scale], axis=1)
+    return np.asarray(mean + np.concatenate([noise[:, :full] @ lower.T, noise[:, full:] * scale], axis=1))
 
 
 def log_density(state: State, vectors: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -132,3 +141,25 @@ def _double(state: State) -> tuple[NDArray[np.float64], NDArray[np.float64], NDA
     mean, factor, log_scale = (np.asarray(part, np.float64) for part in state)
     lower = np.exp(np.diagonal(factor))[:, None] * (np.eye(len(factor)) + STRIDE * np.tril(factor, -1))
     return mean, lower, np.exp(log_scale)
+
+
+def constrain(plan: Plan, pack: Packing, vectors: NDArray[np.float64]) -> dict[str, NDArray[np.float64]]:
+    """Packed unconstrained draws -> site -> draws on the natural scale (group effects still raw)."""
+    priors = {site.name: site.prior for site in plan.sites if site.scale is None}
+    out = {}
+    for slot in pack.slots:
+        value = vectors[:, slot.start] if slot.scalar else vectors[:, slot.start : slot.start + slot.size]
+        prior = priors.get(slot.name)
+        out[slot.name] = value if prior is None else natural(prior, value)
+    return out
+
+
+def natural(prior: Prior, value: NDArray[np.float64]) -> NDArray[np.float64]:
+    """A packed value on the scale of its prior."""
+    if prior.family in ("Normal", "StudentT", "Laplace", "Cauchy"):
+        return value
+    if prior.family == "HalfNormal":
+        return prior.parameters["scale"] * half_normal(value)
+    if prior.family in ("LogNormal", "Gamma", "Exponential", "HalfCauchy"):
+        return np.exp(value)
+    return np.asarray(biject_to(distribution(prior).support)(jnp.asarray(value)), np.float64)

@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
@@ -104,8 +103,8 @@ def mover(plan: Plan, chain: tuple[Link, ...]) -> Callable[[Values, Values, Arra
     """The map between the coordinates.
 
     It takes the parameters by the name of their slot (group effects raw, in one of the two coordinates), the standard
-    deviations of groups on their natural scale, the arrays (those of `links`, and the masks ``centred <site>``), and a
-    sign: 1 to add what lies above centred effects, -1 to take it away.
+    deviations of groups on their natural scale, the arrays (those of `links`, the exponents ``centred <site>``), and
+    a sign: 1 to add what lies above effects, as far as they are centred, -1 to take it away.
     """
     scales = {site.name: site.scale or "" for site in plan.sites}
 
@@ -113,7 +112,7 @@ def mover(plan: Plan, chain: tuple[Link, ...]) -> Callable[[Values, Values, Arra
         out, effects = dict(values), {}
 
         def effect(name: str, raw: Any) -> Any:
-            return jnp.where(data["centred " + name], raw, natural[scales[name]] * raw)
+            return raw * natural[scales[name]] ** (1.0 - data["centred " + name])
 
         linked = {link.site for link in chain}
         for link in chain:
@@ -123,7 +122,8 @@ def mover(plan: Plan, chain: tuple[Link, ...]) -> Callable[[Values, Values, Arra
                     effects[name] = effect(name, values[name + "_raw"])
                 total = total + effects[name][data[f"above {link.site} {name}"]]
             given = values[link.site + "_raw"]
-            moved = given + sign * jnp.where(data["centred " + link.site], total, 0.0)
+            centred = data["centred " + link.site]
+            moved = given + sign * centred * total * natural[scales[link.site]] ** (centred - 1.0)
             out[link.site + "_raw"] = moved
             effects[link.site] = effect(link.site, given if sign > 0 else moved)
         return out

@@ -18,11 +18,12 @@ from numpyro.infer import NUTS as Kernel
 from nousppl.errors import InferenceError
 from nousppl.inference.backend import JAX
 from nousppl.inference.chains import BLOCK, FIELDS, Chains, Setting, compiled
+from nousppl.inference.guide import constrain
 from nousppl.inference.location import links
 from nousppl.inference.options import NUTS
 from nousppl.inference.packed import Packing, packing
 from nousppl.inference.result import Fit
-from nousppl.inference.svi import Frozen, constrain
+from nousppl.inference.svi import Frozen
 from nousppl.models.layout import Layout
 from nousppl.models.program import Plan, program
 
@@ -133,8 +134,8 @@ def natural(plan: Plan, pack: Packing, vectors: NDArray[Any], data: dict[str, An
     for site in plan.sites:
         if site.scale is not None:
             raw, scale = out[site.name + "_raw"], out[site.scale][..., None]
-            centred = data.get("centred " + site.name, False) if site.prior.family == "Normal" else False
-            out[site.name] = np.where(centred, raw, scale * raw)
+            centred = data.get("centred " + site.name, 0.0) if site.prior.family == "Normal" else 0.0
+            out[site.name] = raw * scale ** (1.0 - centred)
     return out
 
 

@@ -14,7 +14,7 @@ all questions (random reshuffling; Mishchenko et al. 2020); the loss of a block 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from functools import lru_cache
 from typing import Any, NamedTuple, Protocol
 
@@ -23,33 +23,28 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 from numpy.typing import NDArray
-from numpyro.distributions import biject_to
 
 from nousppl.errors import InferenceError
-from nousppl.inference.backend import JAX, distribution
-from nousppl.inference.guide import State, draw, entropy, initial, transform, with_echoes
+from nousppl.inference.backend import JAX
+from nousppl.inference.guide import State, constrain, draw, entropy, initial, place, transform, with_echoes
+from nousppl.inference.judgement import BLOCK, LOWERED, LOWERINGS, Deck, Schedule, judge, level, mirrored
 from nousppl.inference.options import SVI
 from nousppl.inference.packed import Packing, log_density, packing
 from nousppl.inference.result import Fit
 from nousppl.models.layout import Layout
 from nousppl.models.program import Plan
 
-BLOCK = 100
-"""Steps between two judgements."""
 ADAM = optax.scale_by_adam()
-RELATIVE = 5e-4
-"""A fall of the loss by less than this share of it counts as none."""
 VOTE_BLOCKS = 1
 """Blocks in which unsettled truths follow the votes, where a fit starts from them."""
 CLIMB_BLOCKS = 2
 """Blocks without noise after that: only the means move, quickly, to where the posterior is."""
 CLIMB_RATE = 3.0
-LOWERINGS = 2
-"""How often the step size is lowered before the fit counts as settled."""
-
-LAST_STALLS = 3
-"""Blocks without a fall, after the first, that are averaged at the end."""
-LOWERED = 0.2
+WEIGHED_CLAIMS, WEIGHED_PARAMETERS = 20_000, 64
+"""Claims, in all orders that are averaged, and parameters up to which draws are taken by importance: with more claims
+the guide is closer and a step dearer, with more parameters few draws would carry all the weight."""
+EFFECTIVE = 0.2
+"""Least share of the weighed draws that must be effective; where fewer are the weights are tempered."""
 
 Progress = Callable[[int, float], None]
 """Called after each block with the number of steps taken and the mean loss."""
@@ -65,15 +60,6 @@ class Start(NamedTuple):
     """How often the step size counts as lowered already."""
     still: tuple[str, ...] = ()
     """Sites that stay as they are, their raw effects under the name of the site with ``_raw``."""
-
-
-class Schedule(NamedTuple):
-    """How far the judgement of convergence has come."""
-
-    rate: float
-    best: float
-    stalls: int
-    lowered: int
 
 
 def fit(
@@ -107,17 +93,79 @@ def fit(
     """
     pack = packing(plan, options.full_size)
     blocks = make_blocks(backend)(plan, layout, pack, batches, options, start.still if start else ())
+    count = len(next(iter(batches[1].values())))
+    asking = course(
+        plan, pack, count, options, seed, from_vote, progress, start, repeats, is_weighed(layout, pack, options)
+    )
+    block = next(asking)
+    while True:
+        if block.restart is not None:
+            blocks.restart(block.restart)
+        done = blocks.run(block.noise, block.batch, block.at_vote, block.spread, block.rate)
+        try:
+            block = asking.send(done)
+        except StopIteration as end:
+            found: Fit = end.value
+            return found
+
+
+class Block(NamedTuple):
+    """A block of steps that a fit asks for, see `Blocks.run`."""
+
+    restart: State | None
+    """The state to go on from with an optimiser that remembers nothing; None to go on as it is."""
+    noise: NDArray[np.float64]
+    batch: NDArray[np.int64]
+    at_vote: bool
+    spread: float
+    rate: float
+
+
+Done = tuple[State, State, NDArray[np.float64]]
+"""What comes of a block, see `Blocks.run`."""
+
+
+def course(
+    plan: Plan,
+    pack: Packing,
+    count: int,
+    options: SVI,
+    seed: int,
+    from_vote: bool,
+    progress: Progress | None = None,
+    start: Start | None = None,
+    repeats: NDArray[np.float64] | None = None,
+    weigh: bool = False,
+) -> Generator[Block, Done, Fit]:
+    """The course of a fit: asks for blocks, is sent what comes of each, and returns the fit.
+
+    Whoever takes the steps is outside, so that many fits side by side follow the course that one follows alone.
+
+    Args:
+        plan: the parameters.
+        pack: their order.
+        count: number of batches.
+        options: see `nousppl.inference.options.SVI`.
+        seed: as in `fit`.
+        from_vote: as in `fit`.
+        progress: as in `fit`.
+        start: as in `fit`.
+        repeats: as in `fit`.
+        weigh: whether draws are taken by importance, see `by_importance`.
+
+    Raises:
+        InferenceError: as in `fit`.
+    """
     state = start.state if start else initial(plan, pack)
     if repeats is not None and not start:
-        state = with_echoes(state, pack, repeats)
-    blocks.restart(state)
+        state = with_echoes(state, plan, pack, repeats)
+    restart: State | None = state
     generator = np.random.default_rng(seed)
     lowered = start.lowered if start else 0
     first_rate = 1.0 if options.optim is not None else options.learning_rate
     schedule = Schedule(first_rate * LOWERED**lowered, np.inf, 0, lowered)
     voted = VOTE_BLOCKS if from_vote and not start else 0
     ascent = 0 if start else voted + CLIMB_BLOCKS
-    count = len(next(iter(batches[1].values())))
     deck = Deck(count, generator)
     losses: list[float] = []
     averages: list[State] = [state]
@@ -128,10 +176,10 @@ def fit(
         index = np.repeat(deck.take(BLOCK // 2), 2)
         climbing = taken < ascent * BLOCK
         rate = schedule.rate * (CLIMB_RATE if climbing else 1.0)
-        state, latest, block = blocks.run(noise, index, taken < voted * BLOCK, 0.0 if climbing else 1.0, rate)
-        if taken + BLOCK == ascent * BLOCK:
-            # The scales had no gradient so far, and Adam would take huge first steps for them.
-            blocks.restart(state)
+        asked = Block(restart, noise, index, taken < voted * BLOCK, 0.0 if climbing else 1.0, rate)
+        state, latest, block = yield asked
+        # After the ascent the scales had no gradient so far, and Adam would take huge first steps for them.
+        restart = state if taken + BLOCK == ascent * BLOCK else None
         losses.extend(block)
         bad = np.flatnonzero(~np.isfinite(block))
         if len(bad) and taken == 0:
@@ -147,9 +195,57 @@ def fit(
             settled = schedule.lowered > LOWERINGS
         averages = [*averages, latest] if stalled and (schedule.stalls > 0 or settled) else [latest]
     average = jax.tree.map(lambda *parts: sum(parts) / len(parts), *averages)
-    values = constrain(plan, pack, draw(average, seed, options.draws))
+    vectors = draw(average, seed, options.draws)
+    if weigh and count == 1 and not (start and start.still) and np.isfinite(losses[-BLOCK:]).all():
+        vectors = yield from by_importance(average, options, generator)
+    values = constrain(plan, pack, vectors)
     chained: dict[str, NDArray[Any]] = {name: value[None] for name, value in values.items()}
     return Fit(chained, {"loss": np.array(losses)}, settled, _advice(losses, taken, settled, count), average)
+
+
+def is_weighed(layout: Layout, pack: Packing, options: SVI) -> bool:
+    """Whether a fit of this size takes its draws by importance."""
+    small = layout.slots <= WEIGHED_CLAIMS and pack.size <= WEIGHED_PARAMETERS
+    return small and options.weighed > 0 and options.samples == 1
+
+
+def by_importance(
+    state: State, options: SVI, generator: np.random.Generator
+) -> Generator[Block, Done, NDArray[np.float64]]:
+    """Draws of the guide taken by importance, (draws, size), with truncated weights (Ionides 2008).
+
+    A normal guide is narrower than a posterior with long tails, most of all in the standard deviations of groups. The
+    ratios come from steps of length 0, so that nothing else is compiled: the loss of a step is minus the log density at
+    its draw, less the entropy of the guide.
+    """
+    vectors, logs, restart = [], [], state
+    for _ in range(-(-options.weighed // BLOCK)):
+        noise = generator.standard_normal((BLOCK, 1, len(state.mean)))
+        _, _, losses = yield Block(restart, noise, np.zeros(BLOCK, np.int64), False, 1.0, 0.0)
+        vectors.append(place(state, noise[:, 0]))
+        logs.append(0.5 * np.square(noise[:, 0]).sum(1) - losses)
+    drawn, ratios = np.concatenate(vectors), np.concatenate(logs)
+    ratios = np.where(np.isfinite(ratios), ratios, -np.inf)
+    weight = np.exp(ratios - ratios.max())
+    weight = tempered(np.minimum(weight, weight.mean() * np.sqrt(len(weight))))
+    # Systematic resampling: evenly spaced points on the cumulated weights.
+    points = (np.arange(options.draws) + generator.random()) / options.draws
+    chosen = np.searchsorted(np.cumsum(weight) / weight.sum(), points)
+    return np.asarray(drawn[generator.permutation(np.minimum(chosen, len(drawn) - 1))])
+
+
+def tempered(weight: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Weights raised to the largest power, at most 1, at which the effective number of draws (Kish 1965) is a share of
+    at least `EFFECTIVE`, so that a few draws never stand for all."""
+    low, high, power = 0.0, 1.0, 1.0
+    while power == 1.0 or high - low > 1e-3:
+        found = weight**power
+        enough = found.sum() ** 2 / np.square(found).sum() >= EFFECTIVE * len(weight)
+        if power == 1.0 and enough:
+            return weight
+        low, high = (power, high) if enough else (low, power)
+        power = 0.5 * (low + high)
+    return np.asarray(weight**low)
 
 
 class Blocks(Protocol):
@@ -209,51 +305,6 @@ class JaxBlocks:
         arrays = (jnp.asarray(noise), jnp.asarray(index), self.shared | scalars, self.split, jnp.asarray(rate))
         self.state, self.inner, latest, losses = self.steps(self.state, self.inner, *arrays)
         return self.state, latest, np.asarray(losses, np.float64)
-
-
-class Deck:
-    """Batches in random order, each once before any comes again."""
-
-    def __init__(self, count: int, generator: np.random.Generator) -> None:
-        self.count, self.generator = count, generator
-        self.left = np.zeros(0, np.int64)
-
-    def take(self, number: int) -> NDArray[np.int64]:
-        """The next so many."""
-        while len(self.left) < number:
-            self.left = np.concatenate([self.left, self.generator.permutation(self.count)])
-        out, self.left = self.left[:number], self.left[number:]
-        return out
-
-
-def mirrored(noise: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Every draw followed by its mirror image."""
-    return np.stack([noise, -noise], axis=1).reshape(-1, *noise.shape[1:])
-
-
-def level(block: NDArray[np.float64], index: NDArray[np.int64], count: int) -> tuple[float, float]:
-    """Mean loss over all batches and its standard error, given the losses of steps in mirrored pairs and their batches.
-
-    Batches differ much more than the losses of one batch do from step to step. Where each was seen at least twice, only
-    the latter is noise.
-    """
-    pairs, of = block.reshape(-1, 2).mean(1), index[::2]
-    seen = np.bincount(of, minlength=count)
-    if count == 1 or seen.min() < 2:
-        return float(pairs.mean()), float(pairs.std()) / np.sqrt(len(pairs))
-    means = np.bincount(of, weights=pairs, minlength=count) / seen
-    rest = float(np.square(pairs - means[of]).sum()) / (len(pairs) - count)
-    return float(means.mean()), float(np.sqrt(rest * (1.0 / seen).mean() / count))
-
-
-def judge(schedule: Schedule, mean: float, error: float, tolerance: float) -> Schedule:
-    """Lower the step size when the loss of a block has not fallen by more than ``tolerance`` standard errors twice
-    running; at the last step size it must have stood still for longer, and those blocks are averaged."""
-    if mean < schedule.best - max(tolerance * error, RELATIVE * abs(mean)):
-        return schedule._replace(best=mean, stalls=0)
-    if schedule.stalls < (LAST_STALLS if schedule.lowered >= LOWERINGS else 1):
-        return schedule._replace(best=min(mean, schedule.best), stalls=schedule.stalls + 1)
-    return Schedule(schedule.rate * LOWERED, np.inf, 0, schedule.lowered + 1)
 
 
 class Frozen:
@@ -318,26 +369,6 @@ def held(gradient: State, free: NDArray[np.float64]) -> State:
     """The gradient without that of parameters that stay."""
     full = gradient.factor.shape[0]
     return State(gradient.mean * free, gradient.factor * free[:full, None], gradient.log_scale * free[full:])
-
-
-def constrain(plan: Plan, pack: Packing, vectors: NDArray[np.float64]) -> dict[str, NDArray[np.float64]]:
-    """Packed unconstrained draws -> site -> draws on the natural scale (group effects still raw)."""
-    priors = {site.name: site.prior for site in plan.sites if site.scale is None}
-    out = {}
-    for slot in pack.slots:
-        value = vectors[:, slot.start] if slot.scalar else vectors[:, slot.start : slot.start + slot.size]
-        prior = priors.get(slot.name)
-        out[slot.name] = value if prior is None else natural(prior.family, value, distribution(prior))
-    return out
-
-
-def natural(family: str, value: NDArray[np.float64], prior: Any) -> NDArray[np.float64]:
-    """An unconstrained value on the scale of its prior."""
-    if family in ("Normal", "StudentT", "Laplace", "Cauchy"):
-        return value
-    if family in ("HalfNormal", "LogNormal", "Gamma", "Exponential", "HalfCauchy"):
-        return np.exp(value)
-    return np.asarray(biject_to(prior.support)(jnp.asarray(value)), np.float64)
 
 
 def _no_start(steps: int, options: SVI) -> str:

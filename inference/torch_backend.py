@@ -16,6 +16,7 @@ from torch.nn.functional import pad
 
 from nousppl.errors import ModelError
 from nousppl.inference.options import AT_ONCE
+from nousppl.models.namespace import FARTHEST
 from nousppl.models.priors import Prior
 from nousppl.models.program import Law
 
@@ -65,6 +66,13 @@ class Torch:
     def sigmoid(self, x: Any) -> torch.Tensor:
         """The logistic function."""
         return torch.sigmoid(self.array(x))
+
+    def half_normal(self, x: Any) -> torch.Tensor:
+        """As on jax; tails by ``erfc``, since ``torch.special.ndtr`` has none."""
+        below, above = torch.clamp(x, -FARTHEST, 0.0), torch.clamp(x, 0.0, FARTHEST)
+        root = math.sqrt(2.0)
+        low = root * torch.erfinv(0.5 * torch.erfc(-below / root))
+        return torch.where(x < 0.0, low, -torch.special.ndtri(0.25 * torch.erfc(above / root)))
 
     def where(self, condition: Any, x: Any, y: Any) -> torch.Tensor:
         """As ``torch.where``."""

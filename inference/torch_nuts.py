@@ -11,12 +11,11 @@ from numpy.typing import NDArray
 from pyro.infer import MCMC
 from pyro.infer import NUTS as Kernel
 
-from nousppl.inference.guide import initial
+from nousppl.inference.guide import constrain, initial
 from nousppl.inference.nuts import advice
 from nousppl.inference.options import NUTS
 from nousppl.inference.packed import log_density, packing
 from nousppl.inference.result import Fit
-from nousppl.inference.svi import constrain
 from nousppl.inference.torch_backend import Torch, one_thread, random_numbers
 from nousppl.models.layout import Layout
 from nousppl.models.program import Plan

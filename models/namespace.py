@@ -18,6 +18,10 @@ Array = Any
 """An array of the backend (``jax.Array`` or ``torch.Tensor``)."""
 
 
+FARTHEST = 12.0
+"""Beyond it single precision has no tail of the normal distribution left."""
+
+
 class Arithmetic(Protocol):
     """What works on the rows of a table one by one: all that a term of one's own (``nousppl.models.terms``) may call,
     besides ``+ - * / **``, comparisons and ``abs``."""
@@ -36,6 +40,11 @@ class Arithmetic(Protocol):
 
     def sigmoid(self, x: Array) -> Array:
         """Elementwise ``sigmoid``."""
+        ...
+
+    def half_normal(self, x: Array) -> Array:
+        """Elementwise map of a standard normal onto a standard half-normal number, increasing: the quantile function of
+        the one at the distribution function of the other, within `FARTHEST` of 0."""
         ...
 
     def where(self, condition: Array, x: Array, y: Array) -> Array:
@@ -146,7 +155,8 @@ class Namespace(Arithmetic, Protocol):
         ...
 
     def from_real(self, prior: Prior, x: Array) -> tuple[Array, Array]:
-        """Elementwise map of the real line onto the support of a prior, and the log of its derivative."""
+        """Elementwise map of the real line onto the support of a prior, and the log of its derivative; not for a
+        half-normal prior, for which there is `half_normal`."""
         ...
 
     def sample(self, name: str, prior: Prior, size: int | None = None) -> Array:

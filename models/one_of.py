@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
+from nousppl.models.base_rates import base_log_mass
 from nousppl.models.change import carry
 from nousppl.models.layout import Layout
 from nousppl.models.namespace import Array, Namespace
@@ -391,15 +392,3 @@ def by_instance(xp: Namespace, layout: Layout, data: dict[str, Array], slot_log:
         return xp.sum_by(slot_log, data["slot_instance"], layout.instances)
     slot_log = xp.sum_by(slot_log, data["slot_block"], layout.slot_blocks)
     return xp.sum_by(slot_log, data["block_instance"], layout.instances)
-
-
-def base_log_mass(xp: Namespace, data: dict[str, Array], theta: dict[str, Array]) -> Array:
-    """(cells,) log base rate of each cell, whatever is settled or rejected."""
-    log_prior = data["cell_log_mass"]
-    if "base_rates" in theta:
-        rates = theta["base_rates"]
-        log_rates = rates - xp.take(
-            xp.logsumexp_by(rates, data["class_attribute"], rates.shape[0]), data["class_attribute"]
-        )
-        log_prior = xp.where(data["cell_class"] >= 0, xp.take(log_rates, xp.positive(data["cell_class"])), log_prior)
-    return log_prior

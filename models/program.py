@@ -13,9 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nousppl.errors import InferenceError
+from nousppl.models.base_rates import base_log_mass
 from nousppl.models.layout import Layout
 from nousppl.models.namespace import Array, Namespace
-from nousppl.models.one_of import base_log_mass, likelihood, log_add
+from nousppl.models.one_of import likelihood, log_add
 from nousppl.models.origin import subset_weights, subsets
 from nousppl.models.priors import Prior
 from nousppl.models.terms import OwnTerm, added, by_read, pair_weights
@@ -27,6 +28,9 @@ COPY_ERROR = 1e-4
 
 EMPTY = -1e30
 """Stands for the log of an empty sum where minus infinity would do harm."""
+
+TINY = 1e-37
+"""Smallest standard deviation whose log is taken."""
 
 PARTS = {"reliability": "logit", "freshness": "log_concentration", "popularity": "log_beta", "change": "log_rate"}
 """What a formula may predict for each claim -> its name among the parameters of the likelihood."""
@@ -94,8 +98,9 @@ class Plan(NamedTuple):
 
 
 def sample_sites(xp: Namespace, plan: Plan, data: dict[str, Array]) -> dict[str, Array]:
-    """Declare all parameters; group effects are centred level by level where ``data["centred <site>"]`` says so (levels
-    with many claims want centred effects, levels with few non-centred ones: Betancourt & Girolami 2015)."""
+    """Declare all parameters; group effects are centred level by level as far as ``data["centred <site>"]`` says, from
+    0 to 1: levels with many claims want centred effects, levels with few non-centred ones (Betancourt & Girolami 2015),
+    and those between something between (Papaspiliopoulos, Roberts & Sköld 2007)."""
     values: dict[str, Array] = {}
     for site in plan.sites:
         if site.scale is None:
@@ -107,8 +112,9 @@ def sample_sites(xp: Namespace, plan: Plan, data: dict[str, Array]) -> dict[str,
                 values[site.name] = xp.deterministic(site.name, scale * raw)
                 continue
             centred = data["centred " + site.name]
-            raw = xp.sample_normal(site.name + "_raw", xp.where(centred, scale, xp.array(1.0)))
-            values[site.name] = xp.deterministic(site.name, xp.where(centred, raw, scale * raw))
+            log_scale = xp.log(xp.maximum(scale, xp.array(TINY)))
+            raw = xp.sample_normal(site.name + "_raw", xp.exp(centred * log_scale))
+            values[site.name] = xp.deterministic(site.name, raw * xp.exp((1.0 - centred) * log_scale))
     return values
 
 

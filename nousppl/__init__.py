@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from nousppl.models.specification import Errors, Origin
     from nousppl.power_scaling import sensitivity
     from nousppl.question import Question
+    from nousppl.simulation_calibration import simulation_based_calibration
     from nousppl.trust import Trust, default_trust, load, posterior
     from nousppl.validation import cross_validate
 
@@ -66,6 +67,7 @@ __all__ = [
     "posterior",
     "prequential",
     "sensitivity",
+    "simulation_based_calibration",
 ]
 
 _HOMES = {
@@ -88,6 +90,7 @@ _HOMES = {
     "posterior": "nousppl.trust",
     "prequential": "nousppl.in_order",
     "sensitivity": "nousppl.power_scaling",
+    "simulation_based_calibration": "nousppl.simulation_calibration",
 }
 
 

@@ -24,8 +24,10 @@ from nousppl.text import GRID
 if TYPE_CHECKING:
     from nousppl.model import TrustModel
 
-CENTRED_FROM = 25
-"""Levels with at least this many claims get a centred effect."""
+HALF_CENTRED = {"reliability": 100.0}
+"""Claims of a level from which its effect is rather centred than not, by part of the model."""
+HALF_CENTRED_ELSE = 500.0
+"""The same for the other parts, of which a claim says less."""
 
 _INTERCEPTS = {
     "reliability": normal(1.1, 1.0),
@@ -364,8 +366,9 @@ def confusion_index(blueprint: Blueprint, sources: int) -> NDArray[np.int32]:
 
 def centring(
     plan: Plan, encoded: Encoded, blueprint: Blueprint, claims: NDArray[np.int64]
-) -> dict[str, NDArray[np.bool_]]:
-    """``centred <site>`` masks: levels with many claims are centred."""
+) -> dict[str, NDArray[np.float64]]:
+    """``centred <site>`` exponents: 1 for a level whose effect is its parameter, 0 for one whose effect is that times
+    the standard deviation of the group; near 1 for levels with many claims."""
     out = {}
     sizes = {site.name: site.size or 0 for site in plan.sites if site.scale is not None}
     for predictor in plan.predictors:
@@ -375,8 +378,8 @@ def centring(
         for group, name in zip(encoded.designs[predictor.part].groups, predictor.groups, strict=True):
             if name in sizes:
                 counts = np.bincount(group.index[rows], minlength=sizes[name])[: sizes[name]]
-                out["centred " + name] = counts >= CENTRED_FROM
+                out["centred " + name] = counts / (counts + HALF_CENTRED.get(predictor.part, HALF_CENTRED_ELSE))
     for name in ("origin_affinity", "errors_logit_hard|attribute", "errors_bias|source", "errors_confusion|source"):
         if name in sizes:
-            out["centred " + name] = np.zeros(sizes[name], bool)
+            out["centred " + name] = np.zeros(sizes[name])
     return out

@@ -147,9 +147,8 @@ def check_terms(plan: Plan, encoded: Encoded, problems: list[Problem]) -> None:
     """
     if not plan.own:
         return
-    from nousppl.inference.guide import initial
+    from nousppl.inference.guide import constrain, initial
     from nousppl.inference.packed import packing
-    from nousppl.inference.svi import constrain
 
     pack = packing(plan, 0)
     draws = constrain(plan, pack, np.asarray(initial(plan, pack).mean, np.float64)[None])
@@ -232,21 +231,12 @@ def _fit_on(
     progress: Any,
     mould: Mould | None,
     start: Any,
-    centred: dict[str, NDArray[np.bool_]] | None,
+    centred: dict[str, NDArray[np.float64]] | None,
     backend: str,
 ) -> tuple[Blueprint, Fit, int]:
-    """One fit on some questions; ``centred`` masks in place of those that the questions suggest."""
+    """One fit on some questions; ``centred`` exponents in place of those that the questions suggest."""
     size = method.batch_claims if isinstance(method, SVI) else np.iinfo(np.int64).max
-    problems = [compile_problem(encoded, q, seed) for q in split(questions, encoded, int(size), seed)]
-    if not sum(len(p.claims) for p in problems):
-        raise InferenceError("there are no claims to learn from")
-    check_terms(blueprint.plan, encoded, problems)
-    blueprint = with_text_grid(blueprint, problems)
-    settled = int((encoded.settled_cell[questions] >= 0).sum())
-    from_vote = settled < len(questions)
-    close = excess(problems, encoded) if from_vote else None
-    if close is not None:
-        problems = share_votes(problems, encoded, close)
+    blueprint, problems, settled, close = prepared(questions, blueprint, encoded, int(size), seed)
     layout, shared, stacked = batched(blueprint, encoded, problems, mould)
     shared |= centred or {}
     if isinstance(method, NUTS):
@@ -255,9 +245,33 @@ def _fit_on(
         return blueprint, sample(blueprint.plan, layout, data, method, seed, progress), settled
     from nousppl.inference import svi
 
-    batches = (shared, stacked)
+    batches, from_vote = (shared, stacked), settled < len(questions)
     result = svi.fit(blueprint.plan, layout, batches, method, seed, from_vote, progress, start, backend, close)
     return blueprint, result, settled
+
+
+def prepared(
+    questions: NDArray[np.int64], blueprint: Blueprint, encoded: Encoded, batch_claims: int, seed: int
+) -> tuple[Blueprint, list[Problem], int, NDArray[np.float64] | None]:
+    """The compiled batches of a fit on some questions.
+
+    Returns:
+        the blueprint completed by what is known of texts, the batches, the number of settled truths, and the excess of
+        agreement of pairs of sources where a fit starts from votes.
+
+    Raises:
+        InferenceError: there are no claims.
+        ModelError: one of the user's own terms fails.
+    """
+    problems = [compile_problem(encoded, q, seed) for q in split(questions, encoded, batch_claims, seed)]
+    if not sum(len(p.claims) for p in problems):
+        raise InferenceError("there are no claims to learn from")
+    check_terms(blueprint.plan, encoded, problems)
+    settled = int((encoded.settled_cell[questions] >= 0).sum())
+    close = excess(problems, encoded) if settled < len(questions) else None
+    if close is not None:
+        problems = share_votes(problems, encoded, close)
+    return with_text_grid(blueprint, problems), problems, settled, close
 
 
 def used_claims(encoded: Encoded, questions: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -279,5 +293,5 @@ def natural_effects(
             out[site.name] = np.asarray(draws[site.name], np.float64)
         else:
             raw = np.asarray(draws[site.name + "_raw"], np.float64)
-            out[site.name] = np.where(centred["centred " + site.name], raw, raw * out[site.scale][..., None])
+            out[site.name] = raw * out[site.scale][..., None] ** (1.0 - centred["centred " + site.name])
     return out

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,6 +11,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from nousppl.blueprint import Blueprint, draw_up
+from nousppl.compile import Problem, compile_problem
 from nousppl.densify import write_out
 from nousppl.errors import ModelError
 from nousppl.evidence import Evidence
@@ -46,40 +48,69 @@ def simulate(
         ModelError: an attribute without declared answers, correlated errors (a power posterior), a site that the model
             does not have, or of another size.
     """
-    missing = sorted({str(a) for a in design["attribute"].unique() if a not in model.answers})
-    if missing:
-        raise ModelError(
-            f"simulate: answers of attribute {missing[0]!r} are not declared; give TrustModel(answers={{...}})"
-        )
-    first = {a: _labels(given)[0] for a, given in model.answers.items()}
-    placeholder = Evidence(design.assign(value=design["attribute"].map(first)))
-    blueprint = draw_up(model, placeholder)
-    encoded = blueprint.encode(placeholder)
-    draws = {name: value[0] for name, value in prior_draws(blueprint, seed, 1).items()}
-    draws |= _given(blueprint, draws, parameters or {})
-    rng = np.random.default_rng(seed)
-    coded = encoded.coded
-    values = np.empty(len(coded.claim_question), object)
-    origins, true_then = np.empty(len(values), object), np.empty(len(values), object)
-    truths = []
-    for index, attribute in enumerate(coded.questions["attribute"]):
-        written = write_out(blueprint, encoded, draws, index, seed=model.order_seed)[0]
-        drawn = simulate_question(rng, written.question)
-        labels = np.array(_labels(model.answers[attribute])[: written.question.size], object)
-        values[written.claims], true_then[written.claims] = labels[drawn.values], labels[drawn.truths]
-        ids = coded.claim_id[written.claims]
-        origins[written.claims] = [ids[k] if k >= 0 else None for k in drawn.origins]
-        truths.append(labels[drawn.truth])
-    claims = placeholder.claims.assign(value=values)
-    settled = coded.questions[["entity", "attribute"]].assign(value=truths)
-    if model.change is not None:
-        settled["time"] = placeholder.claims["time"].max()
-    by_claim = {
-        name: pd.Series(column, index=coded.claim_index, name=name)
-        for name, column in (("origin", origins), ("truth", true_then))
-    }
-    parameters = {name: value[0] for name, value in draws.items()}
-    return Truth(settled, by_claim["origin"], parameters, by_claim["truth"]), Evidence(claims)
+    return Generator(model, design).draw(seed, parameters)
+
+
+class Generator:
+    """Draws from a model on one design; what does not change from draw to draw is compiled once.
+
+    Args:
+        model: as in `simulate`.
+        design: as in `simulate`.
+
+    Raises:
+        ModelError: an attribute without declared answers.
+    """
+
+    def __init__(self, model: TrustModel, design: pd.DataFrame) -> None:
+        missing = sorted({str(a) for a in design["attribute"].unique() if a not in model.answers})
+        if missing:
+            raise ModelError(
+                f"simulate: answers of attribute {missing[0]!r} are not declared; give TrustModel(answers={{...}})"
+            )
+        first = {a: _labels(given)[0] for a, given in model.answers.items()}
+        self.model = model
+        self.placeholder = Evidence(design.assign(value=design["attribute"].map(first)))
+        self.blueprint = draw_up(model, self.placeholder)
+        self.encoded = self.blueprint.encode(self.placeholder)
+
+    @cached_property
+    def problems(self) -> list[Problem]:
+        """Every question compiled by itself."""
+        return [
+            compile_problem(self.encoded, np.array([index]), self.model.order_seed)
+            for index in range(len(self.encoded.coded.questions))
+        ]
+
+    def draw(self, seed: int, parameters: Mapping[str, Any] | None = None) -> tuple[Truth, Evidence]:
+        """One draw, see `simulate`."""
+        model, blueprint, encoded = self.model, self.blueprint, self.encoded
+        draws = {name: value[0] for name, value in prior_draws(blueprint, seed, 1).items()}
+        draws |= _given(blueprint, draws, parameters or {})
+        rng = np.random.default_rng(seed)
+        coded = encoded.coded
+        values = np.empty(len(coded.claim_question), object)
+        origins, true_then = np.empty(len(values), object), np.empty(len(values), object)
+        truths = []
+        for index, attribute in enumerate(coded.questions["attribute"]):
+            problem = self.problems[index]
+            written = write_out(blueprint, encoded, draws, index, seed=model.order_seed, problem=problem)[0]
+            drawn = simulate_question(rng, written.question)
+            labels = np.array(_labels(model.answers[attribute])[: written.question.size], object)
+            values[written.claims], true_then[written.claims] = labels[drawn.values], labels[drawn.truths]
+            ids = coded.claim_id[written.claims]
+            origins[written.claims] = [ids[k] if k >= 0 else None for k in drawn.origins]
+            truths.append(labels[drawn.truth])
+        claims = self.placeholder.claims.assign(value=values)
+        settled = coded.questions[["entity", "attribute"]].assign(value=truths)
+        if model.change is not None:
+            settled["time"] = self.placeholder.claims["time"].max()
+        by_claim = {
+            name: pd.Series(column, index=coded.claim_index, name=name)
+            for name, column in (("origin", origins), ("truth", true_then))
+        }
+        parameters = {name: value[0] for name, value in draws.items()}
+        return Truth(settled, by_claim["origin"], parameters, by_claim["truth"]), Evidence(claims)
 
 
 def _labels(given: Any) -> list[Any]:

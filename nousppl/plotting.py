@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from nousppl import display, value_text
 from nousppl.errors import QuestionError
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
     from nousppl.belief import Belief
 
@@ -144,6 +146,47 @@ def plot_echoes(table: pd.DataFrame, axes: Axes) -> Axes:
     axes.set_ylabel("repeats ...")
     axes.figure.colorbar(picture, ax=axes, shrink=0.8, format=PercentFormatter(1.0, decimals=0))
     return axes
+
+
+def plot_rank_differences(
+    curves: Mapping[str, NDArray[np.float64]],
+    share: NDArray[np.float64],
+    low: NDArray[np.float64],
+    high: NDArray[np.float64],
+    columns: int,
+) -> Figure:
+    """Distribution functions minus the uniform one, a panel each; those that leave the band in red.
+
+    Args:
+        curves: name -> (points,) share of ranks below each point.
+        share: (points,) share of uniform ranks below it.
+        low: (points,) lower end of the band.
+        high: (points,) its upper end.
+        columns: panels in a row.
+    """
+    import matplotlib.pyplot as plt
+
+    rows = -(-len(curves) // columns)
+    figure, axes = plt.subplots(
+        rows,
+        columns,
+        figsize=(2.6 * columns, 1.8 * rows),
+        squeeze=False,
+        sharex=True,
+        sharey=True,
+        layout="constrained",
+    )
+    for panel, (name, curve) in zip(axes.flat, curves.items(), strict=False):
+        outside = bool(((curve < low) | (curve > high)).any())
+        panel.fill_between(share, low - share, high - share, color=GREY, alpha=0.4, linewidth=0)
+        panel.plot(share, curve - share, color=RED if outside else BLUE, linewidth=1.2)
+        panel.set_title(_plain(name), fontsize=7)
+        _frameless(panel)
+    for panel in axes.flat[len(curves) :]:
+        panel.set_visible(False)
+    figure.supxlabel("rank of the true value among the draws")
+    figure.supylabel("share of ranks below, less the uniform share")
+    return figure
 
 
 def _plain(text: str) -> str:

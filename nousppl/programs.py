@@ -45,8 +45,8 @@ class Program:
     """Arrays by name, of the backend."""
     questions: NDArray[np.int64]
     """(questions,) index of each question in the evidence."""
-    centred: dict[str, NDArray[np.bool_]]
-    """Which group effects are sampled on their own scale."""
+    centred: dict[str, NDArray[np.float64]]
+    """How far group effects are sampled on their own scale, 0 to 1."""
     backend: Any
     """The namespace that the program is run in."""
     simulator: Simulator
@@ -73,8 +73,7 @@ class Program:
         for site, name in zip(plan.sites, plan.raw_names, strict=True):
             value = trust.flat[site.name]
             if site.scale is not None:
-                raw = value / trust.flat[site.scale][..., None]
-                value = np.where(self.centred["centred " + site.name], value, raw)
+                value = value / trust.flat[site.scale][..., None] ** (1.0 - self.centred["centred " + site.name])
             out[name] = value
         return self.backend.arrays(out)
 

@@ -17,7 +17,7 @@ Draws = dict[str, NDArray[np.float64]]
 Moments = tuple[NDArray[np.float64], NDArray[np.float64]]
 Start = dict[str, Moments]
 """Name of a parameter as it is fitted -> mean and standard deviation on the unconstrained scale, (size,) each."""
-Masks = dict[str, NDArray[np.bool_]]
+Exponents = dict[str, NDArray[np.float64]]
 
 TINY = 1e-30
 LEAST = 1e-3
@@ -90,14 +90,14 @@ def start(
     return Start(moments(new.plan, pack, start_values(old, draws, new, centred)), GOING_ON)
 
 
-def start_values(old: Blueprint, draws: Draws, new: Blueprint, centred: Masks) -> Start:
+def start_values(old: Blueprint, draws: Draws, new: Blueprint, centred: Exponents) -> Start:
     """Means and standard deviations to start a fit from.
 
     Args:
         old: the blueprint of the earlier fit.
         draws: its draws, site -> (draws,) or (draws, size), natural scale.
         new: the blueprint of the fit to come; levels that the earlier one did not know start from their group's law.
-        centred: masks of the fit to come, see `nousppl.blueprint.centring`.
+        centred: exponents of the fit to come, see `nousppl.blueprint.centring`.
     """
     out: Start = {}
     for site in new.plan.sites:
@@ -112,22 +112,26 @@ def start_values(old: Blueprint, draws: Draws, new: Blueprint, centred: Masks) -
 
 def _parameters(site: Site, draws: Draws, old: Blueprint, new: Blueprint) -> Moments | None:
     """Of top-level parameters; None where their axis has changed."""
+    from nousppl.inference.packed import from_half_normal
+
     if labels(old, site.name) != labels(new, site.name):
         return None
     value = draws[site.name].reshape(len(draws[site.name]), -1)
-    if site.prior.family not in REAL:
+    if site.prior.family == "HalfNormal":
+        value = from_half_normal(value / site.prior.parameters["scale"])
+    elif site.prior.family not in REAL:
         value = np.log(np.maximum(value, TINY))
     return value.mean(0), np.maximum(value.std(0), LEAST)
 
 
-def _effects(site: Site, draws: Draws, old: Blueprint, new: Blueprint, centred: Masks) -> Moments:
+def _effects(site: Site, draws: Draws, old: Blueprint, new: Blueprint, centred: Exponents) -> Moments:
     """Of group effects, by the labels of their levels."""
     assert site.scale is not None
     sigma = draws[site.scale][:, None]
-    natural = centred.get("centred " + site.name, np.zeros(site.size or 1, bool))
+    natural = centred.get("centred " + site.name, np.zeros(site.size or 1))
     place = {label: i for i, label in enumerate(labels(old, site.name))}
     index = np.array([place.get(label, -1) for label in labels(new, site.name)])
-    value = draws[site.name][:, np.maximum(index, 0)] / np.where(natural, 1.0, np.maximum(sigma, TINY))
+    value = draws[site.name][:, np.maximum(index, 0)] / np.maximum(sigma, TINY) ** (1.0 - natural)
     known = index >= 0
-    spread = np.where(natural, float(sigma.mean()), 1.0)
+    spread = float(sigma.mean()) ** natural
     return np.where(known, value.mean(0), 0.0), np.maximum(np.where(known, value.std(0), spread), LEAST)

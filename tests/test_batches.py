@@ -13,7 +13,7 @@ import nousppl as nous
 from nousppl import fitting
 from nousppl.blueprint import draw_up
 from nousppl.datasets import world
-from nousppl.inference import packed, svi
+from nousppl.inference import judgement, packed
 from nousppl.inference.backend import JAX
 from nousppl.simulate import World
 
@@ -84,14 +84,14 @@ def test_sources_that_a_batch_does_not_hold_are_left_to_their_prior(parts: Parts
 
 
 def test_every_batch_comes_once_before_any_comes_again() -> None:
-    deck = svi.Deck(7, np.random.default_rng(0))
+    deck = judgement.Deck(7, np.random.default_rng(0))
     drawn = np.concatenate([deck.take(50) for _ in range(7)]).reshape(-1, 7)
     np.testing.assert_array_equal(np.sort(drawn, axis=1), np.tile(np.arange(7), (50, 1)))
     assert len(np.unique(drawn, axis=0)) > 40
 
 
 def test_draws_are_followed_by_their_mirror_images() -> None:
-    noise = svi.mirrored(np.random.default_rng(0).standard_normal((5, 2, 3)))
+    noise = judgement.mirrored(np.random.default_rng(0).standard_normal((5, 2, 3)))
     assert noise.shape == (10, 2, 3)
     np.testing.assert_array_equal(noise[1::2], -noise[::2])
 
@@ -99,14 +99,14 @@ def test_draws_are_followed_by_their_mirror_images() -> None:
 def steps(count: int, between: float, noise: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
     """Losses of a block of steps around 1000, the batches apart by so much, and their batches."""
     rng = np.random.default_rng(seed)
-    index = np.repeat(svi.Deck(count, rng).take(svi.BLOCK // 2), 2)
+    index = np.repeat(judgement.Deck(count, rng).take(judgement.BLOCK // 2), 2)
     offset = rng.normal(0, between, count)
-    return 1000 + (offset - offset.mean())[index] + rng.normal(0, noise, svi.BLOCK), index
+    return 1000 + (offset - offset.mean())[index] + rng.normal(0, noise, judgement.BLOCK), index
 
 
 def test_the_loss_of_a_block_is_judged_batch_by_batch() -> None:
     """Batches that lie far apart hide no fall of the loss: the error is that of the noise within batches."""
-    found = np.array([svi.level(*steps(8, 300.0, 2.0, seed), 8) for seed in range(200)])
+    found = np.array([judgement.level(*steps(8, 300.0, 2.0, seed), 8) for seed in range(200)])
     assert found[:, 0].std() == pytest.approx(0.2, rel=0.2)
     assert found[:, 1].mean() == pytest.approx(0.2, rel=0.1)
     block, _ = steps(8, 300.0, 2.0, 0)
@@ -116,7 +116,7 @@ def test_the_loss_of_a_block_is_judged_batch_by_batch() -> None:
 @pytest.mark.parametrize("count", [1, 60])
 def test_one_batch_and_very_many_are_judged_by_all_their_losses(count: int) -> None:
     block, index = steps(count, 0.0, 2.0, 0)
-    mean, error = svi.level(block, index, count)
+    mean, error = judgement.level(block, index, count)
     assert mean == pytest.approx(block.mean()) and error == pytest.approx(0.2, rel=0.25)
 
 

@@ -11,6 +11,7 @@ import optax
 import pandas as pd
 import pytest
 from numpyro.infer.util import potential_energy
+from packed_spreads import by_log
 
 import nousppl as nous
 from nousppl import fitting
@@ -59,8 +60,9 @@ def test_the_packed_density_is_that_of_the_program(evidence: nous.Evidence, smal
     plain = partial(program, JAX, blueprint.plan, layout)
     for seed in range(3):
         vector = jnp.asarray(np.random.default_rng(seed).normal(0, 0.5, pack.size))
-        expected = -potential_energy(plain, (data,), {}, pack.unpack(vector))
-        assert density(vector, data) == pytest.approx(float(expected), rel=1e-5)
+        logs, change = by_log(blueprint.plan, pack, np.asarray(vector))
+        expected = change - float(potential_energy(plain, (data,), {}, pack.unpack(jnp.asarray(logs, float))))
+        assert density(vector, data) == pytest.approx(expected, rel=1e-5)
 
 
 def test_a_fit_recovers_the_world(trust: nous.Trust, small: World) -> None:
