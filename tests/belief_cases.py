@@ -56,7 +56,7 @@ def handmade(
             likelihood = np.full(len(size), (1 - r) / (domain - 1))
             likelihood[answers.index(value)] = r
             path[d, j + 1] = path[d, j] * likelihood / (path[d, j] * likelihood).sum()
-    mean = path.mean(axis=0)
+    mean = path.mean(axis=0)[[*range(n + 1), n]]  # nothing happens after the last claim
     share = np.ones(n) if fresh is None else np.asarray(fresh)
     origins = np.zeros((n, n + 1))
     origins[:, 0] = share

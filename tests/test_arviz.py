@@ -180,6 +180,7 @@ def test_summary(chains: Trust) -> None:
     assert len(table) == 21 and table["r_hat"].astype(float).between(0.98, 1.1).all()
 
 
+@pytest.mark.filterwarnings("ignore:Estimated shape parameter of Pareto:UserWarning")
 def test_loo(told: Any, trust: Trust, seen: nous.Evidence) -> None:
     import arviz
 

@@ -60,8 +60,8 @@ def test_entropy_spreads_the_unnamed(belief):
 
 def test_entropy_of_certainty_is_zero():
     settled = handmade(table(), ("no", "yes"), domain=2, reliability=[0.7], is_open=False)
-    certain = replace(settled, path=np.array([[0.0, 1.0]]), samples=np.array([[0.0, 1.0]]),
-                        log_odds=np.array([[-np.inf, np.inf]]))  # fmt: skip
+    certain = replace(settled, path=np.array([[0.0, 1.0]] * 2), samples=np.array([[0.0, 1.0]]),
+                        log_odds=np.array([[-np.inf, np.inf]] * 2))  # fmt: skip
     assert certain.entropy == 0
     assert certain.points["points"].tolist() == [np.inf, 0.0]
 
@@ -96,8 +96,8 @@ def test_points_add_up_to_the_log_odds(belief):
 
 
 def test_points_follow_the_log_odds_where_the_path_is_rounded(belief):
-    far = replace(belief, log_odds=belief.log_odds + np.array([[0], [10], [500], [900]]))
-    change = np.diff(belief.log_odds[:, 1]) + np.array([10, 490, 400])
+    far = replace(belief, log_odds=belief.log_odds + np.array([[0], [10], [500], [900], [900]]))
+    change = np.diff(belief.log_odds[:-1, 1]) + np.array([10, 490, 400])
     assert far.points["points"].to_numpy()[1:-1] == pytest.approx(change)
 
 
@@ -198,7 +198,7 @@ def test_soft_claims_count_by_their_weights():
             "time": [1.0, 1.0, 2.0],
         }
     )
-    path = np.array([[0.5, 0.5], [0.6, 0.4], [0.4, 0.6]])
+    path = np.array([[0.5, 0.5], [0.6, 0.4], [0.4, 0.6], [0.4, 0.6]])
     belief = Belief(
         question=asked(soft),
         answers=("coffee", "tea"),
@@ -238,7 +238,7 @@ def test_dict_is_json(belief):
 
 
 def test_dict_of_a_settled_question_is_json(belief):
-    settled = replace(belief, log_odds=np.full((4, 3), np.inf))
+    settled = replace(belief, log_odds=np.full((5, 3), np.inf))
     assert json.loads(json.dumps(settled.to_dict(), allow_nan=False))["points"][0]["points"] == "inf"
 
 
@@ -285,7 +285,7 @@ def test_plot_shows_answers_and_claims(belief):
 
 
 def test_arrays_of_the_wrong_shape_are_refused(belief):
-    with pytest.raises(ValueError, match=r"path and log_odds must be \(4, 3\)"):
+    with pytest.raises(ValueError, match=r"path and log_odds must be \(5, 3\)"):
         replace(belief, path=belief.path[1:])
     with pytest.raises(ValueError, match=r"samples must be \(draws, 3\)"):
         replace(belief, samples=belief.samples[:, :2])

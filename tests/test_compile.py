@@ -287,7 +287,7 @@ evidence = nous.Evidence(frame)
 trust = nous.TrustModel().default_trust(draws=40)
 if ask:
     one = trust.posterior(evidence.question("e", "x"))
-    assert len(one.path) == n + 1 and np.isfinite(one.log_odds).all()
+    assert len(one.path) == n + 2 and np.isfinite(one.log_odds).all()
     many = trust.posteriors(evidence, draws=len(one.samples)).probabilities.set_index("answer")["probability"]
     assert abs(one.probabilities - many).max() < 0.01
 else:
