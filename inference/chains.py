@@ -16,6 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro.infer
 import optax
+from jax.scipy.special import erf, ndtr, ndtri
 from numpyro.infer.hmc import hmc
 from numpyro.infer.util import ParamInfo
 
@@ -24,6 +25,7 @@ from nousppl.inference.guide import initial
 from nousppl.inference.location import Link, mover
 from nousppl.inference.packed import Packing, log_density
 from nousppl.models.layout import Layout
+from nousppl.models.priors import Prior
 from nousppl.models.program import Plan
 
 ADAM = optax.scale_by_adam()
@@ -33,6 +35,7 @@ CLIMB, RATE = 100, 0.05
 """Steps of Adam from the medians of the priors, with the votes and again without, and their size."""
 JITTER = 0.1
 """Standard deviation of the start values of chains around that place."""
+SQRT_2, LOG_2 = float(np.sqrt(2.0)), float(np.log(2.0))
 FIELDS = ("diverging", "num_steps", "potential_energy", "energy", "accept_prob")
 """What is kept of each transition."""
 
@@ -140,9 +143,15 @@ def _compiled(frozen: Any, layout: Layout, pack: Packing, chain: tuple[Link, ...
         return jax.lax.fori_loop(0, number, one, (state, empty))
 
     def last(state: Any, data: dict[str, Any]) -> Any:
-        z = to_model(state.z, data)
-        _, back = jax.vjp(lambda z: move(z, natural(z), data, 1.0), z)
-        return state._replace(z=z, z_grad=back(state.z_grad)[0])
+        u = as_numpyro(plan, to_model(state.z, data))
+
+        def to_sampler(u: dict[str, Any]) -> tuple[dict[str, Any], jax.Array]:
+            z, log_slope = from_numpyro(plan, u)
+            return move(z, natural(z), data, 1.0), log_slope
+
+        (_, log_slope), back = jax.vjp(to_sampler, u)
+        (gradient,) = back((state.z_grad, jnp.full_like(log_slope, -1.0)))
+        return state._replace(z=u, z_grad=gradient, potential_energy=state.potential_energy - log_slope)
 
     if setting.together:
         batched = (jax.vmap(begin, (0, None)), jax.vmap(advance, (0, None, None)), jax.vmap(last, (0, None)))
@@ -183,4 +192,33 @@ def _naturals(plan: Plan) -> Callable[[dict[str, Any]], dict[str, Any]]:
     """Standard deviations of groups on their natural scale."""
     scales = {site.scale for site in plan.sites}
     priors = {site.name: site.prior for site in plan.sites if site.name in scales}
-    return lambda z: {name: JAX.from_real(prior, z[name])[0] for name, prior in priors.items()}
+
+    def natural(prior: Prior, x: Any) -> jax.Array:
+        if prior.family == "HalfNormal":
+            return prior.parameters["scale"] * JAX.half_normal(x)
+        return JAX.from_real(prior, x)[0]
+
+    return lambda z: {name: natural(prior, z[name]) for name, prior in priors.items()}
+
+
+def _half_normals(plan: Plan) -> dict[str, float]:
+    """Sites with a half-normal prior, which numpyro takes by their logs, and its scale."""
+    top = {site.name: site.prior for site in plan.sites if site.scale is None}
+    return {name: prior.parameters["scale"] for name, prior in top.items() if prior.family == "HalfNormal"}
+
+
+def as_numpyro(plan: Plan, z: dict[str, Any]) -> dict[str, Any]:
+    """Parameters in numpyro's unconstrained coordinates, from the packed ones by name."""
+    return z | {name: jnp.log(scale * JAX.half_normal(z[name])) for name, scale in _half_normals(plan).items()}
+
+
+def from_numpyro(plan: Plan, u: dict[str, Any]) -> tuple[dict[str, Any], jax.Array]:
+    """The inverse of `as_numpyro`, and the log of the volume that it takes up."""
+    out, log_slope = dict(u), jnp.zeros(())
+    for name, scale in _half_normals(plan).items():
+        x = jnp.exp(u[name]) / scale
+        # The normal number with the same quantile, from the side on which single precision sees it.
+        low, high = ndtri(erf(jnp.minimum(x, 1.0) / SQRT_2)), -ndtri(2.0 * ndtr(-jnp.maximum(x, 1.0)))
+        out[name] = jnp.where(x < 1.0, low, high)
+        log_slope = log_slope + (LOG_2 + jnp.log(x) + 0.5 * (out[name] ** 2 - x * x)).sum()
+    return out, log_slope
