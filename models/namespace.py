@@ -42,11 +42,6 @@ class Arithmetic(Protocol):
         """Elementwise ``sigmoid``."""
         ...
 
-    def half_normal(self, x: Array) -> Array:
-        """Elementwise map of a standard normal onto a standard half-normal number, increasing: the quantile function of
-        the one at the distribution function of the other, within `FARTHEST` of 0."""
-        ...
-
     def where(self, condition: Array, x: Array, y: Array) -> Array:
         """``x`` where the condition holds, else ``y``."""
         ...
@@ -70,11 +65,6 @@ class Arithmetic(Protocol):
 
     def whole(self, x: Array) -> Array:
         """Whole numbers as the integer indices that `take` wants."""
-        ...
-
-    def permuted(self, x: Array, order: Array, inverse: Array) -> Array:
-        """``x[order]`` of a vector; each row (last axis) of ``order`` is a permutation and that of ``inverse`` the one
-        that undoes it, so that the gradient need not be scattered."""
         ...
 
     def positive(self, index: Array) -> Array:
@@ -116,6 +106,16 @@ class Namespace(Arithmetic, Protocol):
     def fold_doubling(self, function: Callable[[Array, Any], Any], start: Any, rounds: int) -> Any:
         """``start`` after ``x = function(1, x)``, ``x = function(2, x)``, ``function(4, x)`` and so on, ``rounds``
         times."""
+        ...
+
+    def half_normal(self, x: Array) -> Array:
+        """Elementwise map of a standard normal onto a standard half-normal number, increasing: the quantile function of
+        the one at the distribution function of the other, within `FARTHEST` of 0."""
+        ...
+
+    def permuted(self, x: Array, order: Array, inverse: Array) -> Array:
+        """``x[order]`` of a vector; each row (last axis) of ``order`` is a permutation and that of ``inverse`` the one
+        that undoes it, so that the gradient need not be scattered."""
         ...
 
     def rows(self, x: Array, index: Array) -> Array:

@@ -411,6 +411,7 @@ def test_old_news_is_believed_as_far_as_it_holds(learned: tuple[Trust, nous.Evid
         assert (believed.mean() > hold) == (attribute == "job")
 
 
+@pytest.mark.long
 def test_a_static_model_is_worse_on_a_changing_world(learned: tuple[Trust, nous.Evidence, pd.DataFrame]) -> None:
     trust, evidence, rest = learned
     last = rest.groupby(["entity", "attribute"]).last().reset_index()

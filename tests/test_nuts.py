@@ -84,7 +84,7 @@ def test_chains_differ_and_the_way_they_are_run_changes_no_draw(evidence: nous.E
     assert (model().fit(evidence, options, seed=1).posterior_draws["reliability_Intercept"] == one).all()
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_vectorised_chains_sample_the_same_posterior(evidence: nous.Evidence) -> None:
     means = []
     for method in ("parallel", "vectorized"):
@@ -107,7 +107,7 @@ def test_it_is_an_object_of_numpyro(trust: nous.Trust, capsys: pytest.CaptureFix
     assert "Number of divergences: " in out
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_numpyro_goes_on_from_where_the_chains_ended(evidence: nous.Evidence) -> None:
     mcmc = model().fit(evidence, nous.NUTS(100, 300, 1), seed=1).mcmc
     before, last = mcmc.get_samples(), mcmc.last_state

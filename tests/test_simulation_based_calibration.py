@@ -57,7 +57,7 @@ def test_svi_with_the_default_guide_is_calibrated(default: SimulationBasedCalibr
     }
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_nuts_is_calibrated(sets: Sets) -> None:
     few = compile_sets(PLAIN, sets.truths[:64], sets.evidences[:64], sets.seeds[:64], "all")
     options = nous.NUTS(num_warmup=200, num_samples=400, num_chains=1, kernel={"target_accept_prob": 0.9})
@@ -78,6 +78,7 @@ def test_a_biased_likelihood_is_rejected(sets: Sets) -> None:
     assert "not calibrated" in repr(check)
 
 
+@pytest.mark.long
 def test_a_forgotten_origin_is_rejected() -> None:
     """Sources echo each other, and the fit takes every claim for a witness."""
     found = nous.simulation_based_calibration(FULL, design(), fits=FITS, seed=2, fitted=PLAIN)
@@ -103,7 +104,7 @@ def test_a_fit_among_many_is_the_fit_alone(sets: Sets) -> None:
         np.testing.assert_allclose(effects[name][0] if name in effects else 0, value[0], rtol=5e-3, atol=5e-3)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_chain_among_many_is_the_chain_alone() -> None:
     """Thinned, every so many draws of it."""
     model = nous.TrustModel("1", origin=None, errors=PLAIN.errors, answers=ANSWERS)

@@ -366,7 +366,7 @@ def test_the_parameters_of_terms_are_learned(learned: nous.Trust) -> None:
         assert draws.std() < 0.3 * prior_sd and draws.mean() > 4.0 * draws.std(), name
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_beliefs_are_better_with_the_terms_than_without_or_with_shuffled_columns(
     learned: nous.Trust, world: tuple[nous.Evidence, pd.DataFrame]
 ) -> None:
@@ -436,7 +436,7 @@ def test_a_single_question_is_not_padded_for_the_sake_of_its_pairs() -> None:
         assert padded.listed >= layout.listed and padded.slots < max(2 * claims, 17)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("backend", ["numpyro", "pyro"])
 def test_both_samplers_take_terms(backend: str) -> None:
     if backend == "pyro":
