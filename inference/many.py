@@ -2,13 +2,13 @@
 
 Every fit is the one that the package makes of its data alone, up to rounding. Variational fits follow their own course
 (``nousppl.inference.svi.course``), a compiled lane each, and the next one takes the lane of one that has settled.
-Samplers run as one ``vmap`` of whole chains.
+Samplers run as one ``vmap`` of all chains.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import jax
@@ -16,20 +16,21 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 from numpy.typing import NDArray
-from numpyro.infer import NUTS as Kernel
-from numpyro.infer import init_to_median
 
 from nousppl.errors import InferenceError
 from nousppl.inference.backend import JAX
-from nousppl.inference.guide import State, initial
+from nousppl.inference.chains import Chains, Setting, compiled
+from nousppl.inference.guide import State, constrain, initial
 from nousppl.inference.judgement import BLOCK
+from nousppl.inference.location import Link, links
+from nousppl.inference.nuts import DENSE, check, one_run, setting_of
 from nousppl.inference.options import NUTS, SVI
 from nousppl.inference.packed import Packing, packing
 from nousppl.inference.result import Fit
 from nousppl.inference.svi import ADAM, Block, Done, Frozen, block_runner, course, is_weighed
 from nousppl.models.layout import Layout
 from nousppl.models.one_of import likelihood
-from nousppl.models.program import Plan, log_likelihood, parameters, program, truth_logs
+from nousppl.models.program import Plan, log_likelihood, parameters, truth_logs
 
 Arrays = dict[str, NDArray[Any]]
 Draws = dict[str, NDArray[np.float64]]
@@ -179,63 +180,34 @@ def nuts(
         site as it is fitted -> (fits, chains, draws // thin, ...) draws on the natural scale, group effects raw; and
         ``diverging`` (fits, chains), the number of divergences.
     """
-    run = sampler(Frozen(plan), stack.layout, Options.of(options), thin)
-    whole, parts = stack.whole, []
-    # As numpyro does: a chain alone takes the key itself.
-    alone = options.num_chains == 1
-    keys = jnp.stack(
-        [jax.random.key(s)[None] if alone else jax.random.split(jax.random.key(s), options.num_chains) for s in seeds]
-    )
+    check(options.kernel)
+    pack, whole, parts = packing(plan, DENSE), stack.whole, []
+    each = [links(plan, {name: np.asarray(value[i]) for name, value in whole.items()}) for i in range(stack.fits)]
+    chain = each[0][0]
+    # One design has one chain of links: the same levels, with the same claims.
+    whole = whole | {name: jnp.stack([jnp.asarray(above[name]) for _, above in each]) for name in each[0][1]}
+    functions = sampler(Frozen(plan), stack.layout, pack, chain, setting_of(pack, options, False))
+    keys = jnp.stack([jax.random.split(jax.random.key(s), options.num_chains) for s in seeds])
     count = min(at_once, stack.fits)
     for start in range(0, stack.fits, count):
         index = np.minimum(np.arange(start, start + count), stack.fits - 1)
-        block = run(keys[index], {name: value[index] for name, value in whole.items()})
+        data = {name: value[index] for name, value in whole.items()}
+        found, _ = one_run(functions, keys[index], data, options, None)
         kept = slice(min(count, stack.fits - start))
-        parts.append(tuple(jax.tree.map(lambda x, kept=kept: np.asarray(x)[kept], block)))
-    draws, diverging = jax.tree.map(lambda *blocks: np.concatenate(blocks), *parts)
-    return {name: np.asarray(value, np.float64) for name, value in draws.items()}, {"diverging": diverging}
-
-
-class Options(NamedTuple):
-    """What a compiled sampler depends on."""
-
-    warmup: int
-    samples: int
-    kernel: tuple[tuple[str, Any], ...]
-
-    @classmethod
-    def of(cls, options: NUTS) -> Options:
-        """From the options of a fit."""
-        return cls(options.num_warmup, options.num_samples, tuple(sorted(options.kernel.items())))
+        parts.append((found["vector"][kept, :, thin - 1 :: thin], found["diverging"][kept].sum(-1)))
+    vectors, diverging = (np.concatenate(blocks) for blocks in zip(*parts, strict=True))
+    flat = constrain(plan, pack, vectors.reshape(-1, pack.size).astype(np.float64))
+    draws = {name: value.reshape(*vectors.shape[:3], *value.shape[1:]) for name, value in flat.items()}
+    return {name: draws[name] for name in plan.raw_names}, {"diverging": diverging}
 
 
 @lru_cache(maxsize=8)
-def sampler(frozen: Frozen, layout: Layout, options: Options, thin: int) -> Callable[..., Any]:
-    """The jitted run of whole chains on many problems; cached."""
-    names = frozen.plan.raw_names
-    model = partial(program, JAX, frozen.plan, layout)
-
-    def chain(key: jax.Array, data: dict[str, jax.Array]) -> Any:
-        kernel = Kernel(model, init_strategy=init_to_median(num_samples=15), **dict(options.kernel))
-        state = kernel.init(key, options.warmup, None, (data,), {})
-
-        def step(_: Any, state: Any) -> Any:
-            return kernel.sample(state, (data,), {})
-
-        def keep(state: Any, _: Any) -> Any:
-            def one(_: Any, carry: Any) -> Any:
-                moved = step(None, carry[0])
-                return moved, carry[1] + moved.diverging
-
-            state, diverging = jax.lax.fori_loop(0, thin, one, (state, jnp.asarray(0)))
-            return state, (state.z, diverging)
-
-        state = jax.lax.fori_loop(0, options.warmup, step, state)
-        _, (kept, diverging) = jax.lax.scan(keep, state, None, length=options.samples // thin)
-        values = jax.vmap(kernel.postprocess_fn((data,), {}))(kept)
-        return {name: values[name] for name in names}, diverging.sum()
-
-    return jax.jit(jax.vmap(jax.vmap(chain, in_axes=(0, None))))
+def sampler(frozen: Frozen, layout: Layout, pack: Packing, chain: tuple[Link, ...], setting: Setting) -> Chains:
+    """The functions of a fit's chains, on many problems and all their chains at once; cached."""
+    one = compiled(frozen, layout, pack, chain, setting)
+    begin = jax.vmap(jax.vmap(one.begin, (0, None)))
+    advance = jax.vmap(jax.vmap(one.advance, (0, None, None)), (0, 0, None))
+    return Chains(jax.jit(begin), jax.jit(advance), lambda state, data: state)
 
 
 @lru_cache(maxsize=8)

@@ -53,12 +53,8 @@ def fit(plan: Plan, layout: Layout, data: dict[str, Any], options: NUTS, seed: i
     pack = packing(plan, DENSE)
     chain, above = links(plan, data)
     arrays = {name: jnp.asarray(value) for name, value in (data | above).items()}
-    dense = tuple(slot.name for slot in pack.slots if slot.start + slot.size <= pack.full)
-    kernel = tuple((name, _hashable(value)) for name, value in sorted(options.kernel.items()))
-    setting = Setting(
-        options.num_warmup, options.chain_method == "vectorized" and options.num_chains > 1, dense, kernel
-    )
-    functions = compiled(Frozen(plan), layout, pack, chain, setting)
+    together = options.chain_method == "vectorized" and options.num_chains > 1
+    functions = compiled(Frozen(plan), layout, pack, chain, setting_of(pack, options, together))
     keys = jax.random.split(jax.random.key(seed), options.num_chains)
     found, last = run(functions, keys, arrays, options, progress)
     vectors = found.pop("vector")
@@ -67,6 +63,13 @@ def fit(plan: Plan, layout: Layout, data: dict[str, Any], options: NUTS, seed: i
     stats = statistics(found, options.kernel.get("max_tree_depth", DEEPEST))
     said, good = advice(kept, stats, options)
     return Fit(kept, stats, good, said, as_numpyro(plan, layout, arrays, options, samples | found, last))
+
+
+def setting_of(pack: Packing, options: NUTS, together: bool) -> Setting:
+    """What chains are compiled for; ``together`` where all of them are advanced by one call."""
+    dense = tuple(slot.name for slot in pack.slots if slot.start + slot.size <= pack.full)
+    kernel = tuple((name, _hashable(value)) for name, value in sorted(options.kernel.items()))
+    return Setting(options.num_warmup, together, dense, kernel)
 
 
 def check(kernel: dict[str, Any]) -> None:
