@@ -20,6 +20,8 @@ from pyro.infer.autoguide import AutoNormal
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+from benchmarks.fits import ANSWERS, CLAIMS, QUESTIONS, SOURCES, table
+
 import nousppl as nous
 from nousppl import fitting
 from nousppl.blueprint import draw_up
@@ -29,20 +31,8 @@ from nousppl.inference.packed import packing
 from nousppl.inference.svi import make_blocks
 from nousppl.inference.torch_backend import one_thread, random_numbers
 
-QUESTIONS, CLAIMS, ANSWERS, SOURCES = 5_000, 8, 4, 200
 STEPS, REPEATS = 20, 4
 ORIGINS = {"no origins": None, "origins": nous.Origin(lag=False)}
-
-
-def table(seed: int = 0) -> pd.DataFrame:
-    """Claims of sources that are right .5 to .95 of the time; the truth is always answer 0."""
-    rng = np.random.default_rng(seed)
-    source = np.stack([rng.choice(SOURCES, CLAIMS, replace=False) for _ in range(QUESTIONS)])
-    right = rng.random(source.shape) < rng.uniform(0.5, 0.95, SOURCES)[source]
-    value = np.where(right, 0, rng.integers(1, ANSWERS, source.shape))
-    question, place = np.indices(source.shape)
-    columns = {"entity": question, "value": value, "source": source, "time": place}
-    return pd.DataFrame({name: column.ravel() for name, column in columns.items()}).assign(attribute="x")
 
 
 def ours(claims: pd.DataFrame, origin: nous.Origin | None, backend: str) -> Callable[[], Any]:
