@@ -27,6 +27,7 @@ from nousppl.ragged import (
     sums_before,
 )
 from nousppl.settled import Settled, log_possible
+from nousppl.shaped import shaped_arrays
 from nousppl.slots import Chains, Slots, chain, joint, lay_out
 from nousppl.text import listed_pairs
 
@@ -82,7 +83,7 @@ def compile_problem(encoded: Encoded, questions: Ints, seed: int = 0, at: Floats
     keep = encoded.used[claims]
     claims, local = claims[keep], local[keep]
     slots = lay_out(encoded, questions, claims, local, seed)
-    chains = [chain(slots.instance[slots.row_slot]), chain(slots.row_icell)]
+    chains = [chain(slots.instance[slots.row_slot]), chain(slots.row_value)]
     groups = subsets(len(encoded.features)) if encoded.origin is not None else ()
     for group in groups:
         code = np.zeros(len(slots.claim), np.int64)
@@ -90,7 +91,7 @@ def compile_problem(encoded: Encoded, questions: Ints, seed: int = 0, at: Floats
             feature = encoded.features[f][claims]
             code = code * (int(feature.max(initial=0)) + 1) + feature[slots.claim]
         chains.append(chain(joint(slots.instance, code)[slots.row_slot]))
-        chains.append(chain(joint(slots.row_icell, code[slots.row_slot])))
+        chains.append(chain(joint(slots.row_value, code[slots.row_slot])))
     data: dict[str, Any] = {}
     _claims(data, encoded, claims)
     _slots(data, encoded, slots, questions, claims)
@@ -105,6 +106,7 @@ def compile_problem(encoded: Encoded, questions: Ints, seed: int = 0, at: Floats
         data["pair_link"] = pair_links(encoded, slots, claims, data, links)
     if "pair_row" in data and "echo_pair" in data:
         data["pair_listed"] = data["echo_pair"]
+    data |= shaped_arrays(encoded, data, slots, questions, claims)
     layout = _layout(encoded, slots, questions, claims, data, len(groups))
     known = None if encoded.settled is None else encoded.settled.of(questions)
     if known is not None:
@@ -225,7 +227,7 @@ def _entries(data: dict[str, Any], encoded: Encoded, slots: Slots, by_cell: Chai
     instance = data["icell_instance"]
     question = questions[slots.question[instance]]
     popular = encoded.errors.shared & (encoded.cells.size[question] > 2)
-    full = (encoded.errors.bias != "none") & encoded.cells.closed[question]
+    full = (encoded.errors.bias != "none") & encoded.cells.closed[question] | encoded.cells.shaped[question]
     spread = (popular & (first >= 0) & _tracked(slots, in_order, instance, icells)) | full
     begin = np.where(full, slots.start[instance], first)[spread]
     count = slots.start[1:][instance[spread]] - begin
@@ -320,6 +322,9 @@ def _layout(encoded: Encoded, slots: Slots, questions: Ints, claims: Ints, data:
         ceiling=bool(np.isfinite(data["claim_ceiling"]).any()),
         open=bool(data["row_open"].any()),
         orders=bool((slots.orders > 1).any()),
+        shaped="entry_shaped" in data,
+        sets=len(data.get("any_entry", ())),
+        set_cells=len(data.get("anycell_cell", ())),
     )
 
 

@@ -145,7 +145,7 @@ def _mass(blueprint: Blueprint, problem: Problem, theta: dict[str, Any]) -> NDAr
     if "base_rates" in theta:
         names = [attribute for attribute, _ in blueprint.domains.classes]
         log_rates = np.empty(len(names))
-        for attribute in blueprint.domains.closed:
+        for attribute in blueprint.domains.lists:
             mine = np.array([name == attribute for name in names])
             log_rates[mine] = log_softmax(theta["base_rates"][mine])
         klass = data["cell_class"]
@@ -180,8 +180,8 @@ def _confusion(
 def _confused_before(blueprint: Blueprint, klass: int) -> list[tuple[Any, ...]]:
     """Closed lists with rows of confusion that come before the list of a class."""
     attribute = blueprint.domains.classes[klass][0]
-    names = list(blueprint.domains.closed)
-    before = (blueprint.domains.closed[name] for name in names[: names.index(attribute)])
+    names = list(blueprint.domains.lists)
+    before = (blueprint.domains.lists[name] for name in names[: names.index(attribute)])
     return [answers for answers in before if is_confused(answers)]
 
 
