@@ -196,9 +196,7 @@ def claim_by_claim(layout: Layout, features: tuple[str, ...], data: dict[str, An
             slot_log,
             entry_log,
             look_log_prior(JAX, layout, data, theta),
-            base_log_mass(JAX, layout, data, theta)
-            if layout.change or "trap" in theta or "correlation" in theta
-            else None,
+            base_log_mass(JAX, layout, data, theta) if needs_base else None,
             theta.get("trap"),
             theta.get("correlation"),
             terms.echo.originality if "correlation" in theta else None,

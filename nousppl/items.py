@@ -133,13 +133,13 @@ def _names(
 ) -> dict[int, tuple[str, ...]]:
     found: dict[int, set[str]] = {int(q): set() for q in np.flatnonzero(attribute >= 0)}
     of_answer = coded.answers["question"].to_numpy()
-    for answer, items in answer_items.items():
-        found[int(of_answer[answer])] |= set(items)
-    for claim, items in denied_items.items():
-        found[int(coded.claim_question[claim])] |= set(items)
+    for answer, listed in answer_items.items():
+        found[int(of_answer[answer])] |= set(listed)
+    for claim, listed in denied_items.items():
+        found[int(coded.claim_question[claim])] |= set(listed)
     out = {}
-    for question, items in found.items():
-        name = list(shapes)[attribute[question]]
+    for question, stated in found.items():
+        items, name = stated, list(shapes)[attribute[question]]
         row = coded.questions.iloc[question]
         if name in closed:
             allowed = {str(item) for item in closed[name]}

@@ -17,7 +17,7 @@ from nousppl import kin, saving, summaries
 from nousppl.arviz_bridge import container
 from nousppl.asking import Answers
 from nousppl.beliefs import Beliefs
-from nousppl.believe import ASKED_DRAWS, believe
+from nousppl.believe import ASKED_DRAWS, AnyBelief, believe
 from nousppl.blueprint import Blueprint
 from nousppl.densify import write_out
 from nousppl.encode import Encoded
@@ -25,7 +25,6 @@ from nousppl.errors import InferenceError, QuestionError
 from nousppl.evidence import Evidence
 from nousppl.inference.enumeration import NUMPYRO
 from nousppl.inference.options import NUTS, SVI, check_backend
-from nousppl.items_belief import ItemsBelief
 from nousppl.model import TrustModel, options_of
 from nousppl.models.reference import QuestionProgram
 from nousppl.question import Question
@@ -328,9 +327,7 @@ def _sites(backend: str) -> Sites:
     return NUMPYRO
 
 
-def posterior(
-    question: Question, trust: Trust | None = None, at: Any = None, known_by: Any = None
-) -> Belief | ItemsBelief:
+def posterior(question: Question, trust: Trust | None = None, at: Any = None, known_by: Any = None) -> AnyBelief:
     """The belief about a question, see `Trust.posterior`; without a trust, under the weakly informative default
     trust."""
     return (default_trust() if trust is None else trust).posterior(question, at, known_by)

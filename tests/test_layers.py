@@ -18,8 +18,8 @@ LAYERS = {
     "tools": "arviz_bridge calibration checks coded ragged rank_tests value_text _keys _lineage _report _writing",
     "evidence": "tables evidence folds question _files _notes _reading _record _settling _soft _sources _times _values",
     "models": "models.*",
-    "compile": "affinity items own settled shaped encode blueprint slots lanes listed text compile votes padding simulate "
-    "unfold unfold_time",
+    "compile": "affinity items own settled shaped encode blueprint slots lanes listed text compile votes padding "
+    "simulate unfold unfold_time",
     "inference": "inference.*",
     "fit": "asking densify fitting importance kin summaries updating",
     "belief": "belief items_belief believe beliefs beliefs_arviz beliefs_files display echoes held_out plotting",
