@@ -74,7 +74,18 @@ def unfold(trust: Trust, encoded: Encoded, question: Question, at: Floats | None
         origins_of=origins_of,
         fresh_of=fresh_of,
         status=tuple(_status(encoded, int(start), j) for j in range(int(stop - start))),
+        said=_said(encoded, question.index, int(start), int(stop)),
     )
+
+
+def _said(encoded: Encoded, question: int, start: int, stop: int) -> Floats | None:
+    """(n, V) which set each claim of a set-valued question names; None for other questions."""
+    items = encoded.cells.items
+    if items is None or items.attribute[question] < 0:
+        return None
+    out = np.zeros((stop - start, 1 << len(items.names[question])))
+    out[np.arange(stop - start), items.named[start:stop]] = 1.0
+    return out
 
 
 def _with_unused(used: NDArray[np.bool_], before: Floats, after: Floats, final: Floats) -> Floats:

@@ -116,7 +116,8 @@ def default_priors(model: TrustModel) -> dict[str, dict[str, Prior]]:
         errors["bias"] = normal(0.0, 1.0)
     if model.errors.bias == "source":
         errors["bias|source"] = half_normal(0.7)
-    if model.errors.bias != "none" and any(is_confused(answers) for answers in model.answers.values()):
+    lists = (answers for attribute, answers in model.answers.items() if attribute not in model.shapes)
+    if model.errors.bias != "none" and any(is_confused(answers) for answers in lists):
         errors["confusion"] = normal(0.0, 1.0)
         if model.errors.bias == "source":
             errors["confusion|source"] = half_normal(0.7)

@@ -49,6 +49,7 @@ class Problem:
         claims: (claims,) index of each claim in the evidence.
         cells: (cells,) index of each cell in ``encoded.cells``.
         slot_claim: (slots,) index into ``claims`` of each slot.
+        row_value: (rows,) equal for rows of one order of a question that say the same.
         links: (links,) the pairs of sources that occur, index into the model's affinities.
         times: (slots,) time of each slot.
         at: (questions,) times asked about, where truths change.
@@ -61,6 +62,7 @@ class Problem:
     claims: Ints
     cells: Ints
     slot_claim: Ints
+    row_value: Ints
     links: Ints
     times: Floats
     at: Floats
@@ -111,15 +113,15 @@ def compile_problem(encoded: Encoded, questions: Ints, seed: int = 0, at: Floats
     known = None if encoded.settled is None else encoded.settled.of(questions)
     if known is not None:
         sizes = np.diff(encoded.cells.offset)[questions]
-        arrays, lanes = lay_lanes(data, slots, known, sizes, at)
+        arrays, lanes = lay_lanes(data, slots, known, sizes, at, encoded.cells.shaped[questions])
         data |= arrays
         layout = layout._replace(change=True, pinned=len(known.question) > 0, lanes=lanes)
     cells = ranges(encoded.cells.offset[questions], np.diff(encoded.cells.offset)[questions])
-    asked, said, answers, of_slot, pairs = (
-        _frozen(array.astype(np.int64)) for array in (questions, claims, cells, slots.claim, links)
+    asked, said, answers, of_slot, values, pairs = (
+        _frozen(array.astype(np.int64)) for array in (questions, claims, cells, slots.claim, slots.row_value, links)
     )
     times = np.repeat(slots.begin, np.diff(slots.start)) + slots.time
-    return Problem(layout, _cast(data), asked, said, answers, of_slot, pairs, times, at, known)
+    return Problem(layout, _cast(data), asked, said, answers, of_slot, values, pairs, times, at, known)
 
 
 def _claims(data: dict[str, Any], encoded: Encoded, claims: Ints) -> None:
@@ -162,7 +164,9 @@ def _cells(data: dict[str, Any], encoded: Encoded, slots: Slots, questions: Ints
     question = np.repeat(np.arange(len(questions)), count)
     data["cell_question"] = question
     data["cell_log_count"] = np.log(cells.count[index])
-    data["cell_log_mass"] = np.log(cells.count[index]) - np.log(cells.size[questions][question])
+    # Other shapes have a law of their own.
+    size = np.where(cells.shaped, 1.0, cells.size)[questions][question]
+    data["cell_log_mass"] = np.log(cells.count[index]) - np.log(size)
     data["cell_class"] = cells.klass[index]
     data["cell_log_possible"] = log_possible(encoded, questions, index, question, at)
     data["cell_log_orders"] = np.log(slots.orders)[question]

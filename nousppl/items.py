@@ -260,3 +260,44 @@ def possible(items: Items, question: Ints, chosen: Ints) -> Floats:
 def all_sets(counts: Ints) -> Ints:
     """The sets of questions with so many cells, end to end."""
     return ranges(np.zeros(len(counts), np.int64), counts)
+
+
+def law_of_lists(
+    items: Items, question: int, claims: Ints, size: float, chances: tuple[Floats, Floats, float, float]
+) -> tuple[Floats, Floats, Floats, tuple[Any, ...]]:
+    """The law of each claim's list, item by item, for the readable program.
+
+    Args:
+        items: of the evidence.
+        question: which one.
+        claims: (n,) its claims, in the evidence.
+        size: number of values that a repetition that goes wrong may come out as.
+        chances: sensitivity and specificity (n,) of the claims; chance that an item that is not named is denied, where
+            it does not hold and where it does.
+
+    Returns:
+        (n, sets, V) the law, (n, V) what each claim says, (V,) the law of a repetition that goes wrong, and the V
+        values: pairs of the set named and the set denied, and None for any other.
+    """
+    said = list(zip(items.named[claims].tolist(), items.denied[claims].tolist(), strict=True))
+    values = sorted(set(said))
+    count = len(items.names[question])
+    law = np.zeros((len(claims), 1 << count, len(values) + 1))
+    for j, (sensitivity, specificity) in enumerate(zip(*chances[:2], strict=True)):
+        for chosen in range(1 << count):
+            passed_over = (specificity * (1.0 - chances[2])) ** items.absent[question]
+            for v, (named, denied) in enumerate(values):
+                p = passed_over
+                for bit in (1 << i for i in range(count)):
+                    left_out = 1.0 - sensitivity if chosen & bit else specificity
+                    denial = chances[3] if chosen & bit else chances[2]
+                    if named & bit:
+                        p *= 1.0 - left_out
+                    else:
+                        p *= left_out * (denial if denied & bit else 1.0 - denial)
+                law[j, chosen, v] = p
+    law[:, :, -1] = np.maximum(1.0 - law.sum(-1), 0.0)
+    weights = np.zeros((len(claims), len(values) + 1))
+    weights[np.arange(len(claims)), [values.index(one) for one in said]] = 1.0
+    random = np.r_[np.full(len(values), 1.0 / size), max(1.0 - len(values) / size, 0.0)]
+    return law, weights, random, (*values, None)

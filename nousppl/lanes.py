@@ -70,7 +70,7 @@ def _ends(instance: Ints, later: NDArray[np.bool_]) -> tuple[NDArray[np.bool_], 
 
 
 def lay_lanes(
-    data: dict[str, Any], slots: Slots, settled: Settled, cells: Ints, at: Floats
+    data: dict[str, Any], slots: Slots, settled: Settled, cells: Ints, at: Floats, still: NDArray[np.bool_]
 ) -> tuple[dict[str, Any], tuple[Lanes, ...]]:
     """Arrays and sizes of all lanes.
 
@@ -80,8 +80,11 @@ def lay_lanes(
         settled: of these questions.
         cells: (questions,) number of cells of each question.
         at: (questions,) times asked about.
+        still: (questions,) whether the truth of a question stays, so that it is in no lane.
     """
     events = events_of(slots, settled, at)
+    moves = ~still[slots.question[events.instance]]
+    events = Events(*(x[moves] for x in events))
     out: dict[str, Any] = {}
     sizes = []
     width = widths(cells)
