@@ -246,7 +246,7 @@ BROKEN: dict[str, tuple[Any, str, Any]] = {
     "silence": (
         any_of,
         "log_fresh",
-        lambda xp, sizes, data, theta: LOG_FRESH(xp, sizes, silent_ones(data, 0.0), theta),
+        lambda xp, sizes, data, theta: LOG_FRESH(xp, sizes, no_silence(data), theta),
     ),
     "items elsewhere": (
         any_of,
