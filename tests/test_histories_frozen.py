@@ -10,6 +10,7 @@ from benchmarks.assistant_world import (
     ANNOUNCED,
     ATTRIBUTES,
     COLUMNS,
+    FORMER,
     KEEPS,
     KINDS,
     NATURAL,
@@ -298,6 +299,22 @@ def test_who_looks_sees_the_state_of_some_days_ago(told: pd.DataFrame) -> None:
         # Chance of a change within an exponential lag.
         rate = KINDS[name].lag / ATTRIBUTES["price"].stay
         assert 0.6 * rate / (1 + rate) < stale[name] < 1.1 * rate / (1 + rate)
+
+
+def test_sources_of_a_kind_differ(told: pd.DataFrame) -> None:
+    plain = told[(told["way"] == "fresh") & (told["hedging"] == 0)]
+    for name in ("principal", "colleague", "stranger"):
+        own = logit(plain[plain["kind"] == name].groupby("source")["chance"].first()) - logit(KINDS[name].wrong)
+        assert abs(own.std() / SPREAD - 1) < ERRORS / np.sqrt(2 * len(own)), name
+
+
+def test_a_mistake_is_the_state_before_or_the_natural_one_or_any() -> None:
+    scene = begin(0, "bank_account", np.random.default_rng(1))
+    scene.days, scene.states, scene.natural = [0, 10], [1, 2], 3
+    values, any_other = np.array([scene.mistake(1) for _ in range(4000)]), (1 - FORMER - NATURAL) / 499
+    assert near(values == 1, FORMER + any_other) and near(values == 3, NATURAL + any_other)
+    assert not (values == 2).any()
+    assert near(np.array([scene.mistake(0) for _ in range(4000)]) == 3, NATURAL + (1 - NATURAL) / 499)
 
 
 def test_independent_mistakes_meet(told: pd.DataFrame) -> None:
