@@ -13,11 +13,12 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from nousppl import calibration, display
+from nousppl import beliefs_items, calibration, display
 from nousppl._values import KINDS, join, read_values
 from nousppl.belief import verdicts
 from nousppl.beliefs_files import beliefs_columns, read_columns, read_file, write_file
 from nousppl.calibration import Floats, Ints, Marks
+from nousppl.models.shapes import Shape
 from nousppl.tables import Table, open_table, show_row
 
 
@@ -61,6 +62,8 @@ class Beliefs:
     """(Q,) whether a settled truth of the question was used in the fit."""
     meta: Mapping[str, Any] = field(default_factory=dict)
     """Where the beliefs come from: number of draws, version."""
+    shapes: Mapping[Any, Shape] = field(default_factory=dict)
+    """Attribute -> shape, where it is not one of several; an answer of ``AnyOf`` is a whole list of items."""
 
     def __post_init__(self) -> None:
         cells, size = len(self.cell_question), len(self.questions)
@@ -124,6 +127,22 @@ class Beliefs:
         table["answer"], table["probability"], table["other"] = self.cell_answer, self.probability, self.cell_other
         return table
 
+    @property
+    def items(self) -> pd.DataFrame:
+        """A row an item of a set-valued question: entity, attribute, item, probability that it holds."""
+        return beliefs_items.item_table(self)
+
+    def score_items(self, settled: pd.DataFrame) -> pd.Series:
+        """`calibration.score` of the items of set-valued questions, each a question of its own with two answers.
+
+        Args:
+            settled: entity, attribute and value, the list of all items that hold.
+
+        Raises:
+            EvidenceError: none of the facts is about a set-valued question.
+        """
+        return calibration.score(beliefs_items.item_marks(self, settled))
+
     def to_frame(self) -> pd.DataFrame:
         """Everything in one long table for files, answers as text with their kind; :meth:`from_frame` reads it."""
         return beliefs_columns(self)
@@ -167,7 +186,7 @@ class Beliefs:
             EvidenceError: the table is no table of settled facts, none of them is about these questions, a question has
                 two truths, or a truth is outside a closed list of answers.
         """
-        table = open_table(settled, "settled")
+        table = open_table(beliefs_items.canonical(self, settled), "settled")
         if not len(table):
             return Facts(np.empty(0, np.intp), 0, 0)
         code = self._find_questions(table)

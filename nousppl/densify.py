@@ -13,7 +13,7 @@ from nousppl.asking import bias_sources, parameter_draws
 from nousppl.blueprint import Blueprint
 from nousppl.compile import Problem, compile_problem
 from nousppl.encode import Encoded, is_confused
-from nousppl.items import law_of_lists
+from nousppl.items import Chances, law_of_lists
 from nousppl.models.dense import Change, DenseQuestion
 from nousppl.models.program import COPY_ERROR
 from nousppl.unfold import PairWorld
@@ -29,6 +29,8 @@ class Written(NamedTuple):
     """(K,) the answers; unnamed ones are "other 1", "other 2" and so on."""
     claims: NDArray[np.int64]
     """(n,) claim of the evidence behind each claim, in this order."""
+    lists: Chances | None = None
+    """Where its answers are sets of items: what its sources do with them."""
 
     @property
     def values(self) -> NDArray[np.int64]:
@@ -45,6 +47,7 @@ def write_out(
     draw: int = 0,
     seed: int = 0,
     problem: Problem | None = None,
+    laws: bool = True,
 ) -> list[Written]:
     """Write a question out, once for each order that its likelihood is averaged over.
 
@@ -56,6 +59,7 @@ def write_out(
         draw: which draw of the parameters.
         seed: that keys the orders.
         problem: the question compiled, where that is at hand.
+        laws: whether to write out the laws of lists of items, which take long for many items.
     """
     chosen = {name: value[draw : draw + 1] for name, value in draws.items()}
     problem = compile_problem(encoded, np.array([question]), seed) if problem is None else problem
@@ -106,32 +110,36 @@ def write_out(
             correlation=_chance(theta, "correlation"),
             change=None if stays else _change(problem, theta, order, expand),
         )
-        if shaped:
-            dense = _of_sets(dense, encoded, question, problem.claims[by], theta, by)
-        out.append(Written(dense, _labels(encoded, problem.cells, counts), problem.claims[by]))
+        lists = _chances(encoded, question, theta, by)
+        if lists is not None and laws:
+            dense = _with_lists(dense, encoded, question, problem.claims[by], lists)
+        out.append(Written(dense, _labels(encoded, problem.cells, counts), problem.claims[by], lists))
     return out
 
 
-def _of_sets(
-    dense: DenseQuestion,
-    encoded: Encoded,
-    question: int,
-    claims: NDArray[np.int64],
-    theta: dict[str, Any],
-    order: NDArray[np.int64],
+def _with_lists(
+    dense: DenseQuestion, encoded: Encoded, question: int, claims: NDArray[np.int64], lists: Chances
 ) -> DenseQuestion:
     """A set-valued question: its claims have the laws of lists of items."""
+    assert encoded.cells.items is not None
+    size = float(encoded.cells.size[question])
+    law, weights, random, _ = law_of_lists(encoded.cells.items, question, claims, size, lists)
+    return dense._replace(law=law, weights=weights, random=random, beta=None, difficulty_sd=0.0, hard=None)
+
+
+def _chances(encoded: Encoded, question: int, theta: dict[str, Any], order: NDArray[np.int64]) -> Chances | None:
+    """What the sources of a set-valued question do with its items, claims in the given order; None for others."""
     items = encoded.cells.items
-    assert items is not None
+    if items is None or items.attribute[question] < 0:
+        return None
     denial = float(expit(theta["items_logit_denial"]))
-    chances = (
+    return Chances(
         expit(theta["logit_sensitivity"][order]),
         expit(theta["logit_specificity"][order]),
         denial,
         denial * float(expit(theta["items_logit_slip"])),
+        float(expit(theta["items_logit_prevalence"][items.attribute[question]])),
     )
-    law, weights, random, _ = law_of_lists(items, question, claims, float(encoded.cells.size[question]), chances)
-    return dense._replace(law=law, weights=weights, random=random, beta=None, difficulty_sd=0.0, hard=None)
 
 
 def _change(problem: Problem, theta: dict[str, Any], order: int, expand: NDArray[np.int64]) -> Change | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -262,8 +262,23 @@ def all_sets(counts: Ints) -> Ints:
     return ranges(np.zeros(len(counts), np.int64), counts)
 
 
+class Chances(NamedTuple):
+    """What the sources of n claims do with the items of a set-valued question."""
+
+    sensitivity: Floats
+    """(n,) P(named | holds, fresh)."""
+    specificity: Floats
+    """(n,) P(not named | does not hold, fresh)."""
+    denial: float
+    """P(denied | does not hold, not named)."""
+    slip: float
+    """P(denied | holds, not named)."""
+    prevalence: float
+    """P(holds)."""
+
+
 def law_of_lists(
-    items: Items, question: int, claims: Ints, size: float, chances: tuple[Floats, Floats, float, float]
+    items: Items, question: int, claims: Ints, size: float, chances: Chances
 ) -> tuple[Floats, Floats, Floats, tuple[Any, ...]]:
     """The law of each claim's list, item by item, for the readable program.
 
@@ -272,8 +287,7 @@ def law_of_lists(
         question: which one.
         claims: (n,) its claims, in the evidence.
         size: number of values that a repetition that goes wrong may come out as.
-        chances: sensitivity and specificity (n,) of the claims; chance that an item that is not named is denied, where
-            it does not hold and where it does.
+        chances: of the claims' sources.
 
     Returns:
         (n, sets, V) the law, (n, V) what each claim says, (V,) the law of a repetition that goes wrong, and the V
@@ -283,14 +297,14 @@ def law_of_lists(
     values = sorted(set(said))
     count = len(items.names[question])
     law = np.zeros((len(claims), 1 << count, len(values) + 1))
-    for j, (sensitivity, specificity) in enumerate(zip(*chances[:2], strict=True)):
+    for j, (sensitivity, specificity) in enumerate(zip(chances.sensitivity, chances.specificity, strict=True)):
         for chosen in range(1 << count):
-            passed_over = (specificity * (1.0 - chances[2])) ** items.absent[question]
+            passed_over = (specificity * (1.0 - chances.denial)) ** items.absent[question]
             for v, (named, denied) in enumerate(values):
                 p = passed_over
                 for bit in (1 << i for i in range(count)):
                     left_out = 1.0 - sensitivity if chosen & bit else specificity
-                    denial = chances[3] if chosen & bit else chances[2]
+                    denial = chances.slip if chosen & bit else chances.denial
                     if named & bit:
                         p *= 1.0 - left_out
                     else:

@@ -147,6 +147,7 @@ class Trust:
             claims=np.diff(encoded.claim_offset),
             seen=np.array([key in self.seen for key in keys], bool),
             meta={"draws": len(next(iter(self.asked(draws).values()))), "method": self.record["method"]},
+            shapes=self.model.shapes,
         )
 
     def log_likelihood(self, evidence: Evidence) -> xr.DataArray:

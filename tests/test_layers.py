@@ -19,10 +19,11 @@ LAYERS = {
     "evidence": "tables evidence folds question _files _notes _reading _record _settling _soft _sources _times _values",
     "models": "models.*",
     "compile": "affinity items own settled shaped encode blueprint slots lanes listed text compile votes padding "
-    "simulate unfold unfold_time",
+    "simulate simulate_lists unfold unfold_time",
     "inference": "inference.*",
     "fit": "asking densify fitting importance kin summaries updating",
-    "belief": "belief items_belief believe beliefs beliefs_arviz beliefs_files display echoes held_out plotting",
+    "belief": "belief items_belief believe beliefs beliefs_arviz beliefs_files beliefs_items display echoes "
+    "held_out plotting",
     "trust": "arviz_groups generate learned model programs ranked saving simulated_sets simulation_calibration trust",
     "use": "ballots baselines comparison config datasets diagnostics in_order peers power_scaling report validation",
     "command line": "cli console demo",
