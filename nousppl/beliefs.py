@@ -63,7 +63,10 @@ class Beliefs:
     meta: Mapping[str, Any] = field(default_factory=dict)
     """Where the beliefs come from: number of draws, version."""
     shapes: Mapping[Any, Shape] = field(default_factory=dict)
-    """Attribute -> shape, where it is not one of several; an answer of ``AnyOf`` is a whole list of items."""
+    """Attribute -> shape, where it is not one of several; an answer of ``AnyOf`` is a whole list of items. Files do not
+    keep it, nor the items."""
+    items: pd.DataFrame = field(default_factory=beliefs_items.no_items)
+    """A row an item of a set-valued question: entity, attribute, item, probability that it holds."""
 
     def __post_init__(self) -> None:
         cells, size = len(self.cell_question), len(self.questions)
@@ -126,11 +129,6 @@ class Beliefs:
         table = self.questions.iloc[self.cell_question].reset_index(drop=True)
         table["answer"], table["probability"], table["other"] = self.cell_answer, self.probability, self.cell_other
         return table
-
-    @property
-    def items(self) -> pd.DataFrame:
-        """A row an item of a set-valued question: entity, attribute, item, probability that it holds."""
-        return beliefs_items.item_table(self)
 
     def score_items(self, settled: pd.DataFrame) -> pd.Series:
         """`calibration.score` of the items of set-valued questions, each a question of its own with two answers.

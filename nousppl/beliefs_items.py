@@ -6,12 +6,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from nousppl import calibration
 from nousppl.calibration import Marks
 from nousppl.errors import EvidenceError
+from nousppl.items import Items
 from nousppl.models.shapes import AnyOf
+from nousppl.ragged import Floats, Ints
+from nousppl.sets import shares
 
 if TYPE_CHECKING:
     from nousppl.beliefs import Beliefs
@@ -19,25 +21,29 @@ if TYPE_CHECKING:
 COLUMNS = ["entity", "attribute", "item", "probability"]
 
 
-def item_table(beliefs: Beliefs) -> pd.DataFrame:
-    """A row an item of a set-valued question: entity, attribute, item, probability that it holds."""
+def no_items() -> pd.DataFrame:
+    """The table of items where no question is set-valued."""
+    return pd.DataFrame(columns=COLUMNS)
+
+
+def item_table(items: Items | None, questions: pd.DataFrame, offset: Ints, probability: Floats) -> pd.DataFrame:
+    """A row an item of a set-valued question: entity, attribute, item, probability that it holds.
+
+    Args:
+        items: of the set-valued questions; None where there are none.
+        questions: all questions.
+        offset: (questions + 1,) where the cells of each start.
+        probability: (cells,)
+    """
+    if items is None:
+        return no_items()
     parts = []
-    for attribute, shape in beliefs.shapes.items():
-        if isinstance(shape, AnyOf):
-            mine = np.flatnonzero((beliefs.questions["attribute"] == attribute).to_numpy())
-            parts.append(_items_of(beliefs, shape, np.isin(beliefs.cell_question, mine)))
-    return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=COLUMNS)
-
-
-def _items_of(beliefs: Beliefs, shape: AnyOf, cells: NDArray[np.bool_]) -> pd.DataFrame:
-    table = pd.DataFrame({"question": beliefs.cell_question[cells], "probability": beliefs.probability[cells]})
-    answer, sets = pd.factorize(beliefs.cell_answer[cells])
-    lists = pd.Series([shape.items(text) for text in sets], dtype=object)
-    table["item"] = lists.to_numpy(object)[answer]
-    listed = table.explode("item").dropna(subset="item")
-    total = listed.groupby(["question", "item"], as_index=False)["probability"].sum()
-    names = beliefs.questions.iloc[total["question"]].reset_index(drop=True)
-    return pd.concat([names[["entity", "attribute"]], total[["item", "probability"]]], axis=1)
+    for question in items.groups:
+        chances = probability[offset[question] : offset[question + 1]] @ shares(items, question)
+        row = questions.iloc[question]
+        table = pd.DataFrame({"item": items.names(question), "probability": chances})
+        parts.append(table.assign(entity=row["entity"], attribute=row["attribute"])[COLUMNS])
+    return pd.concat(parts, ignore_index=True) if parts else no_items()
 
 
 def item_marks(beliefs: Beliefs, settled: pd.DataFrame) -> Marks:
@@ -46,7 +52,7 @@ def item_marks(beliefs: Beliefs, settled: pd.DataFrame) -> Marks:
     Raises:
         EvidenceError: no settled fact is about a set-valued question of these.
     """
-    table = item_table(beliefs)
+    table = beliefs.items
     facts = settled[["entity", "attribute", "value"]].drop_duplicates(["entity", "attribute"])
     table = table.merge(facts, on=["entity", "attribute"])
     if not len(table):

@@ -15,6 +15,7 @@ from nousppl.items_belief import ItemsBelief
 from nousppl.models.layout import Layout
 from nousppl.models.shapes import AnyOf
 from nousppl.question import Question
+from nousppl.sets import shares
 from nousppl.unfold import Course, Unfolded, origins
 from nousppl.unfold_time import UnfoldedInTime
 
@@ -36,7 +37,8 @@ def believe(trust: Trust, encoded: Encoded, question: Question, at: Floats | Non
     """The belief about one question in full, in the form that its shape asks for."""
     belief, shape = unfold(trust, encoded, question, at), trust.model.shapes.get(question.attribute)
     if isinstance(shape, AnyOf) and encoded.cells.items is not None:
-        return ItemsBelief(belief, encoded.cells.items.names[question.index], shape)
+        items = encoded.cells.items
+        return ItemsBelief(belief, items.groups[question.index], shares(items, question.index), shape)
     return belief
 
 
@@ -83,8 +85,9 @@ def _said(encoded: Encoded, question: int, start: int, stop: int) -> Floats | No
     items = encoded.cells.items
     if items is None or items.attribute[question] < 0:
         return None
-    out = np.zeros((stop - start, 1 << len(items.names[question])))
-    out[np.arange(stop - start), items.named[start:stop]] = 1.0
+    out = np.zeros((stop - start, items.cells()[question]))
+    named = items.cell_of(np.full(stop - start, question), items.named[start:stop])
+    out[np.arange(stop - start), named] = 1.0
     return out
 
 

@@ -13,9 +13,9 @@ from nousppl.asking import bias_sources, parameter_draws
 from nousppl.blueprint import Blueprint
 from nousppl.compile import Problem, compile_problem
 from nousppl.encode import Encoded, is_confused
-from nousppl.items import Chances, law_of_lists
 from nousppl.models.dense import Change, DenseQuestion
 from nousppl.models.program import COPY_ERROR
+from nousppl.sets import Chances, law_of_lists
 from nousppl.unfold import PairWorld
 
 Draws = dict[str, NDArray[np.float64]]
@@ -67,10 +67,10 @@ def write_out(
     theta = {name: np.asarray(value[0]) for name, value in drawn.items()}
     world = PairWorld(encoded, problem, len(encoded.features), blueprint.text_grid)
     layout, claims = problem.layout, len(problem.claims)
-    counts = np.rint(encoded.cells.count[problem.cells]).astype(int)
+    shaped = bool(encoded.cells.shaped[question])
+    counts = np.ones(layout.cells, int) if shaped else np.rint(encoded.cells.count[problem.cells]).astype(int)
     expand = np.repeat(np.arange(layout.cells), counts)
     rates = _mass(blueprint, problem, theta)[expand] / counts[expand]
-    shaped = bool(encoded.cells.shaped[question])
     stays = encoded.settled is None or shaped
     mass = rates * np.exp(problem.data["cell_log_possible"])[expand] if stays else rates
     confusion = _confusion(blueprint, encoded, problem, theta)
@@ -180,7 +180,7 @@ def _mass(blueprint: Blueprint, problem: Problem, theta: dict[str, Any]) -> NDAr
     if "items_logit_prevalence" in theta:
         holds = log_expit(theta["items_logit_prevalence"][data["anycell_attribute"]])
         lacks = log_expit(-theta["items_logit_prevalence"][data["anycell_attribute"]])
-        log_mass[data["anycell_cell"]] = data["anycell_true"] * holds + data["anycell_false"] * lacks
+        log_mass[data["anycell_cell"]] += data["anycell_true"] * holds + data["anycell_false"] * lacks
     if "base_rates" in theta:
         names = [attribute for attribute, _ in blueprint.domains.classes]
         log_rates = np.empty(len(names))

@@ -17,7 +17,7 @@ from nousppl.affinity import Affinities
 from nousppl.coded import Coded
 from nousppl.errors import ModelError
 from nousppl.evidence import Evidence
-from nousppl.items import Items, find_items, sets_as_text, universe
+from nousppl.items import Items, find_items, universe
 from nousppl.models.hierarchy import Design, Encoding
 from nousppl.models.program import OF_QUESTIONS
 from nousppl.models.shapes import AnyOf, Shape
@@ -25,6 +25,7 @@ from nousppl.models.specification import Errors, Origin
 from nousppl.models.terms import PAIRS, OwnTerm
 from nousppl.own import PairColumns, claim_columns, pair_columns
 from nousppl.ragged import offsets
+from nousppl.sets import as_text, ways
 from nousppl.settled import Settled, settled_cells, settled_in_time
 
 Floats = NDArray[np.float64]
@@ -336,13 +337,13 @@ def build_cells(coded: Coded, frame: pd.DataFrame, domains: Domains) -> Cells:
     size = np.where(closed, sizes[attribute], np.maximum(sizes[attribute], named + 1.0))
     _refuse_small_domains(coded, domains, named, attribute)
     count = np.where(closed, np.array(lengths, np.int64)[attribute], named + 1)
-    for one, sets_of_it in items.sizes().items():
-        count[one] = sets_of_it
+    for one, cells_of_it in items.cells().items():
+        count[one] = cells_of_it
         # What a repetition that goes wrong comes out as: any items named, any others denied.
-        size[one] = max(3.0 ** len(items.names[one]), 2.0)
+        size[one] = max(3.0 ** len(items.names(one)), 2.0)
     offset = offsets(count)
     rank = np.arange(len(question)) - offsets(named)[question]
-    of_answer = offset[question] + np.where(shaped[question], items.answer_set, rank)
+    of_answer = offset[question] + np.where(shaped[question], items.cell_of(question, items.answer_set), rank)
     total = int(offset[-1])
     value = np.empty(total, object)
     klass = np.full(total, -1, np.int64)
@@ -353,15 +354,17 @@ def build_cells(coded: Coded, frame: pd.DataFrame, domains: Domains) -> Cells:
     is_open_answer = ~closed[question]
     _refuse_other(coded, question, values, is_open_answer)
     value[of_answer[is_open_answer]] = values[is_open_answer]
-    for one, names in items.names.items():
+    for one in items.groups:
         shape = sets[items.attributes[items.attribute[one]]]
-        value[offset[one] : offset[one + 1]] = sets_as_text(shape, names)
+        value[offset[one] : offset[one + 1]] = as_text(items, shape, one)
     other = np.zeros(total, bool)
     last = offset[1:][~closed] - 1
     other[last] = True
     value[last] = "other"
     stands_for = np.ones(total)
     stands_for[last] = (size - named)[~closed]
+    for one in items.groups:
+        stands_for[offset[one] : offset[one + 1]] = ways(items, one)
     return Cells(offset, value, other, stands_for, klass, size, closed, of_answer, items if sets else None)
 
 

@@ -142,7 +142,7 @@ class Generator:
         """One draw of a question, in the words of its answers."""
         shape, items, n = self.model.shapes.get(attribute), self.encoded.cells.items, len(written.claims)
         if isinstance(shape, AnyOf) and items is not None and written.lists is not None:
-            names = items.names[index]
+            names = items.names(index)
             lists = simulate_lists(rng, written.question, written.lists, len(names))
 
             def text(chosen: NDArray[np.bool_]) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nousppl import items
+from nousppl import sets as of_sets
 from nousppl.encode import Encoded
 from nousppl.ragged import Ints, offsets
 from nousppl.slots import Slots
@@ -25,8 +25,8 @@ def shaped_arrays(
         questions: of the problem.
         claims: (claims,) those of the problem, in the evidence.
     """
-    sets = encoded.cells.items
-    if sets is None:
+    items = encoded.cells.items
+    if items is None:
         return {}
     shaped = encoded.cells.shaped[questions]
     of_icell = shaped[data["icell_question"]]
@@ -41,8 +41,8 @@ def shaped_arrays(
         "icell_shaped": of_icell,
         "question_shaped": shaped,
     }
-    out |= items.entry_arrays(sets, question, claims[claim], claim, entry, slot, icell - first)
+    out |= of_sets.entry_arrays(items, question, claims[claim], claim, entry, slot, icell - first)
     of_cell = data["cell_question"]
     start = offsets(np.bincount(of_cell, minlength=len(questions)))
     cell = np.flatnonzero(shaped[of_cell])
-    return out | items.cell_arrays(sets, questions[of_cell[cell]], cell, cell - start[of_cell[cell]])
+    return out | of_sets.cell_arrays(items, questions[of_cell[cell]], cell, cell - start[of_cell[cell]])

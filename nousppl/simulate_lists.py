@@ -7,8 +7,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from nousppl.items import Chances
 from nousppl.models.dense import DenseQuestion
+from nousppl.sets import Chances
 from nousppl.simulate import FRESH, pick_origin, share
 
 

@@ -17,6 +17,7 @@ from nousppl import kin, saving, summaries
 from nousppl.arviz_bridge import container
 from nousppl.asking import Answers
 from nousppl.beliefs import Beliefs
+from nousppl.beliefs_items import item_table
 from nousppl.believe import ASKED_DRAWS, AnyBelief, believe
 from nousppl.blueprint import Blueprint
 from nousppl.densify import write_out
@@ -148,6 +149,7 @@ class Trust:
             seen=np.array([key in self.seen for key in keys], bool),
             meta={"draws": len(next(iter(self.asked(draws).values()))), "method": self.record["method"]},
             shapes=self.model.shapes,
+            items=item_table(cells.items, questions, cells.offset, mean),
         )
 
     def log_likelihood(self, evidence: Evidence) -> xr.DataArray:

@@ -18,7 +18,7 @@ LAYERS = {
     "tools": "arviz_bridge calibration checks coded ragged rank_tests value_text _keys _lineage _report _writing",
     "evidence": "tables evidence folds question _files _notes _reading _record _settling _soft _sources _times _values",
     "models": "models.*",
-    "compile": "affinity items own settled shaped encode blueprint slots lanes listed text compile votes padding "
+    "compile": "affinity items sets own settled shaped encode blueprint slots lanes listed text compile votes padding "
     "simulate simulate_lists unfold unfold_time",
     "inference": "inference.*",
     "fit": "asking densify fitting importance kin summaries updating",
