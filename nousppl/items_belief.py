@@ -101,8 +101,17 @@ class ItemsBelief:
 
     @property
     def entropy(self) -> float:
-        """Entropy of the belief about the whole list, in bits."""
-        return self.whole.entropy
+        """Entropy of the belief about the whole list, in bits; sets that all claims treat alike are equally probable."""
+        p = self.whole.path[-1]
+        return float(-(p * np.log2(np.where(p > 0, p / self._ways, 1.0))).sum() + 0.0)
+
+    @cached_property
+    def _ways(self) -> Floats:
+        """(answers,) how many sets each answer stands for."""
+        ways = np.ones(1)
+        for group in self.groups:
+            ways = np.outer([comb(len(group), many) for many in range(len(group) + 1)], ways).ravel()
+        return ways
 
     def interval(self, p: float = 0.9) -> pd.DataFrame:
         """Central interval of each item's probability over the draws of the trust; columns lower and upper.
