@@ -147,7 +147,11 @@ class Trust:
             support=support,
             claims=np.diff(encoded.claim_offset),
             seen=np.array([key in self.seen for key in keys], bool),
-            meta={"draws": len(next(iter(self.asked(draws).values()))), "method": self.record["method"]},
+            meta={
+                "draws": len(next(iter(self.asked(draws).values()))),
+                "method": self.record["method"],
+                "base_rates": self.model.base_rates,
+            },
         )
 
     def log_likelihood(self, evidence: Evidence) -> xr.DataArray:
