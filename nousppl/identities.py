@@ -76,10 +76,10 @@ def identity(
         have the same truth than if both truths are drawn from the base rates, in nats: with base rates ``pi`` and
         likelihoods ``L = p / (law the beliefs were formed with)``,
         ``log sum_v pi L_1 L_2 - log sum_v pi L_1 - log sum_v pi L_2``, which is ``log sum_v p q / pi`` where the
-        beliefs were formed with ``pi``. It is 0 where either belief says nothing. Added to the log prior odds of being the same
-        it gives the posterior odds; it takes attributes, and the claims about either entity, as independent given the
-        truths, and truths as lasting. The base rates are the most probable ones given all these beliefs (EM), with one
-        more entity of which nothing is known.
+        beliefs were formed with ``pi``. It is 0 where either belief says nothing. Added to the log prior odds of being
+        the same it gives the posterior odds; it takes attributes, and the claims about either entity, as independent
+        given the truths, and truths as lasting. The base rates are the most probable ones given all these beliefs (EM),
+        with one more entity of which nothing is known.
 
         By attribute: ``entity``, ``other``, ``attribute``, ``divergence``, ``log_bayes_factor`` and ``agreement``, the
         probability ``sum_v p q`` that both truths are equal; pairs in the same order, attributes by log_bayes_factor.
@@ -316,14 +316,14 @@ def _jeffreys(p: Floats, q: Floats) -> Floats:
 def _best(tables: list[Any], first: int, rows: int, size: int, most: int) -> Ints:
     """Codes ``smaller * size + larger`` of the `most` best pairs of each of some entities, as far as anything speaks
     for them."""
-    score = np.zeros(rows * size)
+    flat = np.zeros(rows * size)
     for table, turned, unnamed in tables:
         common = table[first : first + rows] @ turned
         row, column = np.repeat(np.arange(rows), np.diff(common.indptr)), common.indices
         one, two = unnamed[first + row], unnamed[column]
         apart = np.maximum(one + two - one * two, FLOOR)
-        score[row * size + column] += np.log1p(np.maximum(common.data / apart, FLOOR - 1.0))
-    score = score.reshape(rows, size)
+        flat[row * size + column] += np.log1p(np.maximum(common.data / apart, FLOOR - 1.0))
+    score = flat.reshape(rows, size)
     entity = first + np.arange(rows)
     score[np.arange(rows), entity] = 0.0
     most = min(most, size)

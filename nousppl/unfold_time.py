@@ -67,7 +67,7 @@ class UnfoldedInTime(Unfolded):
         return rows[0]
 
     def _filtered(self, logs: Logs) -> Floats:
-        claim_log, law = self._claim_log(logs), _law(logs)
+        claim_log, law = self._claim_log(logs), law_of(logs)
         n = len(self.problem.claims)
         out = np.empty((2 * n + 1, *law.shape))
         joint = np.broadcast_to(law, (*claim_log.shape[:2], *law.shape))
@@ -85,7 +85,7 @@ class UnfoldedInTime(Unfolded):
                 out[event.claim] = seen()
                 said = claim_log[:, :, event.claim]
                 joint = joint + (said[:, :, None] if asked else said)
-            joint = _ruled_out(joint, event.closed)
+            joint = ruled_out(joint, event.closed)
             if event.claim is not None:
                 out[n + event.claim] = seen(joint)
             if event.asked:
@@ -100,7 +100,7 @@ class UnfoldedInTime(Unfolded):
             weights: list[Floats] = []
             inverses: list[Floats] = []
             for logs in part:
-                claim_log, law, node = self._claim_log(logs), _law(logs), logs.node_log.T[:, None]
+                claim_log, law, node = self._claim_log(logs), law_of(logs), logs.node_log.T[:, None]
                 forward, total = self._forward(claim_log, law, logs)
                 backward = self._backward(claim_log, law, logs)
                 weights = [reduce(np.logaddexp, [*weights, log_sum_exp(total + node, axis=0)])]
@@ -118,7 +118,7 @@ class UnfoldedInTime(Unfolded):
         joint = np.broadcast_to(law, (*claim_log.shape[:2], *law.shape))
         last = self.events[0].time
         for event in self.events:
-            joint = _ruled_out(moved(joint, law, logs, event.time - last), event.closed)
+            joint = ruled_out(moved(joint, law, logs, event.time - last), event.closed)
             last = event.time
             if event.claim is not None:
                 out[:, :, event.claim] = joint
@@ -138,11 +138,12 @@ class UnfoldedInTime(Unfolded):
             if event.claim is not None:
                 out[:, :, event.claim] = joint - law
                 joint = joint + claim_log[:, :, event.claim]
-            joint = _ruled_out(joint, event.closed)
+            joint = ruled_out(joint, event.closed)
         return out
 
 
-def _law(logs: Logs) -> Floats:
+def law_of(logs: Logs) -> Floats:
+    """(cells, draws) log of the law that truths are drawn from."""
     assert logs.base is not None
     return np.asarray(logs.base.T)
 
@@ -158,7 +159,8 @@ def moved(joint: Floats, law: Floats, logs: Logs, by: float) -> Floats:
     return np.logaddexp(joint - passing, log_sum_exp(joint, axis=-2, keepdims=True) + jump + law)
 
 
-def _ruled_out(joint: Floats, closed: NDArray[np.bool_]) -> Floats:
+def ruled_out(joint: Floats, closed: NDArray[np.bool_]) -> Floats:
+    """Log joints (..., cells, draws) without the answers that are ruled out."""
     return np.where(closed[:, None], -np.inf, joint) if closed.any() else joint
 
 
