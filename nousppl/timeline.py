@@ -148,17 +148,21 @@ def _at_times(unfolded: UnfoldedInTime, events: list[Event], logs: Logs) -> Floa
     start = np.broadcast_to(law, (*claim_log.shape[:2], *law.shape))
     forward, joint, last = [], start, events[0].time
     for event in events:
-        joint, last = ruled_out(moved(joint, law, logs, event.time - last), event.closed), event.time
+        joint, last = moved(joint, law, logs, event.time - last), event.time
+        if event.asked:
+            # To ask is no evidence: what is out at that time is out in the answer only.
+            forward.append(ruled_out(joint, event.closed))
+            continue
+        joint = ruled_out(joint, event.closed)
         if event.claim is not None:
             joint = joint + claim_log[:, :, event.claim]
-        if event.asked:
-            forward.append(joint)
     backward, joint, last = [], start, events[-1].time
     for event in reversed(events):
         joint, last = moved(joint, law, logs, last - event.time), event.time
         if event.asked:
             # The chain looks the same backwards: this is a joint with the law, which is taken off.
             backward.append(joint - law)
+            continue
         if event.claim is not None:
             joint = joint + claim_log[:, :, event.claim]
         joint = ruled_out(joint, event.closed)
