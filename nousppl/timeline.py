@@ -137,7 +137,7 @@ def _asked(problem: Problem, time: float) -> Event:
     assert known is not None
     closed = np.zeros(problem.layout.cells, bool)
     closed[known.cell[known.rejected & (known.time <= time)]] = True
-    return Event(time, None, closed, True)
+    return Event(time, None, closed, True, None, closed)
 
 
 def _at_times(unfolded: UnfoldedInTime, events: list[Event], logs: Logs) -> Floats:

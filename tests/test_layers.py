@@ -23,7 +23,8 @@ LAYERS = {
     "unfold_time",
     "inference": "inference.*",
     "fit": "asking densify fitting importance kin summaries updating",
-    "belief": "belief believe beliefs beliefs_arviz beliefs_files display echoes held_out identities plotting timeline",
+    "belief": "belief believe delta_log beliefs beliefs_arviz beliefs_files display echoes held_out identities "
+    "plotting timeline",
     "trust": "arviz_groups generate learned model programs ranked saving simulated_sets simulation_calibration trust",
     "use": "ballots baselines comparison config datasets diagnostics in_order peers power_scaling report validation",
     "command line": "cli console demo",

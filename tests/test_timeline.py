@@ -135,3 +135,40 @@ def test_facts_join_those_that_are_there() -> None:
         evidence.reject("maya", "city", "oslo")
     with pytest.raises(nous.EvidenceError, match=r"'time': .*dates|time: .*kind dates"):
         evidence.reject("maya", "city", "rome", time="2026-01-01")
+
+
+# ------------------------------------------------------------------------------------------------------ the delta log
+
+
+def test_the_log_has_what_was_settled_and_what_was_revoked(trust: Trust) -> None:
+    evidence = told(["oslo", "rome", "bonn", "rome"], [0.0, 10.0, 20.0, 40.0])
+    evidence = evidence.settle("maya", "city", "rome", time=30.0).reject("maya", "city", "oslo", time=15.0)
+    belief = trust.posterior(evidence.revoke("s2").question("maya", "city"))
+    log = belief.history()
+    assert log["event"].tolist() == ["claim", "claim", "rejected", "revoked", "settled", "claim"]
+    assert log["time"].tolist() == [0.0, 10.0, 15.0, 20.0, 30.0, 40.0]
+    assert log["value"].tolist() == ["oslo", "rome", "oslo", "bonn", "rome", "rome"]
+    assert belief.answer == "rome"
+    settled, rejected, revoked = (log[log["event"] == event].iloc[0] for event in ("settled", "rejected", "revoked"))
+    assert settled["posterior"] == 1.0 and settled["surprise"] == pytest.approx(-np.log2(settled["prior"]))
+    assert rejected["posterior"] > rejected["prior"] and rejected["surprise"] > 0.5
+    assert revoked["claim"] == "s2" and log.loc[3, ["prior", "posterior", "surprise"]].isna().all()
+    # Just before it was settled: the belief at that time, without it and without what came later.
+    early = evidence.revoke("s2").with_settled(evidence.settled[:1]).without(["s3"])
+    assert early.settled["verdict"].tolist() == ["false"]
+    before = trust.posterior(early.question("maya", "city"), at=30.0).probabilities["rome"]
+    assert settled["prior"] == pytest.approx(before, abs=1e-6)
+
+
+def test_drift_between_events_is_in_the_log(trust: Trust) -> None:
+    log = trust.posterior(told(["oslo", "oslo"], [0.0, 300.0]).question("maya", "city")).history()
+    assert log["prior"].iloc[1] < log["posterior"].iloc[0] - 0.1
+    assert log["surprise"].iloc[1] == pytest.approx(-np.log2(log["prior"].iloc[1]))
+
+
+def test_where_truths_stay_what_is_settled_comes_first() -> None:
+    evidence = told(["oslo", "rome"], DATES[:2]).reject("maya", "city", "rome", time=DATES[3])
+    belief = nous.posterior(evidence.revoke("s1").question("maya", "city"))
+    log = belief.history()
+    assert log["event"].tolist() == ["rejected", "claim", "revoked"] and log["time"].iloc[0] == DATES[3]
+    assert np.isnan(log["prior"].iloc[0]) and log["posterior"].iloc[0] == log["prior"].iloc[1]
