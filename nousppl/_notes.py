@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
@@ -111,12 +113,22 @@ def no_question(questions: pd.DataFrame, entity: object, attribute: object) -> s
     return f"There is no question ({shorten(entity)}, {shorten(attribute)}) among {len(questions):,}: {hint}."
 
 
-def find_claims(ids: pd.Index, wanted: list[object]) -> NDArray[np.bool_]:
-    """(J,) whether each claim is one of those `wanted`.
+def revoked_notes(named: NDArray[np.bool_], gone: NDArray[np.bool_]) -> list[Note]:
+    """Notes on claims that were revoked (J,) and on those that are left aside with them."""
+    notes = [Note("claims", "claims revoked", int(named.sum()))]
+    more = int(gone.sum() - named.sum())
+    if more:
+        notes.append(Note("claims", "claims left aside that are known to repeat a revoked one", more))
+    return notes
+
+
+def find_claims(ids: pd.Index, claims: Iterable[object]) -> NDArray[np.bool_]:
+    """(J,) whether each claim is one of those named by their ids, or by one id.
 
     Raises:
         EvidenceError: one of them is none.
     """
+    wanted = [claims] if isinstance(claims, (str, int)) else [*claims]
     place = pd.Index(ids).get_indexer(pd.Index(wanted, dtype=object))
     if (place < 0).any():
         missing = [one for one, at in zip(wanted, place, strict=True) if at < 0]

@@ -15,9 +15,10 @@ from numpy.typing import ArrayLike, NDArray
 from nousppl import _merging
 from nousppl._files import read_table
 from nousppl._lineage import repeats_of
-from nousppl._notes import after_the_fact, find_claims, first_notes, no_question
+from nousppl._notes import after_the_fact, find_claims, first_notes, no_question, revoked_notes
 from nousppl._reading import read_claims
 from nousppl._record import Facts, Record
+from nousppl._record_files import read_record, write_record
 from nousppl._report import Note, Report
 from nousppl._settling import Settled, add_facts, one_more
 from nousppl._sources import read_sources
@@ -110,6 +111,18 @@ class Evidence:
             **same,
         )
 
+    def write(self, folder: str | Path) -> None:
+        """Everything on record in claims, settled and sources.parquet of a folder, what is revoked and of whom it was
+        stated included; `read` gives it back."""
+        write_record(self, Path(folder))
+
+    @classmethod
+    def read(cls, folder: str | Path, **same: SameValue | None) -> Self:
+        """What `write` wrote; `same_value` is for facts that come later."""
+        evidence = cls(**read_record(Path(folder)))  # type: ignore[arg-type]
+        evidence._same_value = same.get("same_value")
+        return evidence
+
     # Tables
 
     @cached_property
@@ -167,10 +180,9 @@ class Evidence:
 
     def __repr__(self) -> str:
         coded = self.coded
-        facts = len(coded.settled_question)
         return (
             f"Evidence({len(self):,} claims, {len(coded.questions):,} questions, {len(coded.sources):,} sources, "
-            f"{facts:,} settled facts)"
+            f"{len(coded.settled_question):,} settled facts)"
         )
 
     # Questions
@@ -272,33 +284,27 @@ class Evidence:
 
     def without(self, claims: Iterable[object]) -> Evidence:
         """As if these claims (ids) had not been recorded: the first claim known to repeat one of them stands for it."""
-        gone = self._named(claims)
+        gone = find_claims(self._record.claims.id, claims)
         note = Note("claims", "claims taken out by without()", int(gone.sum()))
         return self._with(self._record.take(np.flatnonzero(~gone), np.arange(len(self._record.facts.value))), note)
 
     def revoke(self, claims: Iterable[object]) -> Evidence:
         """Withdraw these claims (ids): they and claims known to repeat them are in `revoked` and are never used."""
         evidence = self._with(self._record)
-        evidence._withdraw(self._named(claims))
+        evidence._withdraw(find_claims(self._record.claims.id, claims))
         return evidence
 
     def _withdraw(self, named: NDArray[np.bool_]) -> None:
         gone = repeats_of(self._record.claims.origin, named)
-        notes = [Note("claims", "claims revoked", int(named.sum()))]
-        if gone.sum() > named.sum():
-            what = "claims left aside that are known to repeat a revoked one"
-            notes.append(Note("claims", what, int(gone.sum() - named.sum())))
         rows = self._own_claims[gone[self._record.rows.claim]]
-        self._revoked = pd.concat([self._revoked, rows], ignore_index=True) if len(self._revoked) else rows
-        self._revoked = self._revoked.reset_index(drop=True)
+        self._revoked = pd.concat([self._revoked, rows] if len(self._revoked) else [rows], ignore_index=True)
         self._record = self._record.take(np.flatnonzero(~gone), np.arange(len(self._record.facts.value)))
-        self._notes = (*self._notes, *notes)
+        self._notes = (*self._notes, *revoked_notes(named, gone))
         self.__dict__.pop("_own_claims", None)
 
     def with_settled(self, settled: pd.DataFrame | None) -> Evidence:
         """The same claims with these settled facts in place of the present ones; None for none."""
-        nothing = replace(self._record, facts=Facts.none(), fact_times=None)
-        evidence = self._with(nothing)
+        evidence = self._with(replace(self._record, facts=Facts.none(), fact_times=None))
         evidence._settled = Settled.nothing()
         if settled is not None:
             evidence._settle(settled)
@@ -349,14 +355,12 @@ class Evidence:
     def unmerged(self) -> Evidence:
         """Claims and settled facts about those of whom they were stated, as far as they are in use; itself where
         nothing was merged."""
-        frames = (self._claims, self._settled.frame)
-        if not any(_merging.STATED in frame for frame in frames):
+        if not any(_merging.STATED in frame for frame in (self._claims, self._settled.frame)):
             return self
         return self._about(True, {}, Note("claims", "merged entities taken apart", 1))
 
     def _about(self, stated: bool, aliases: Mapping[Any, Any], note: Note) -> Evidence:
-        """Told of others: the `aliases` of those named or, with `stated`, of those it was stated of."""
-
+        """Told of what those named are `aliases` of or, with `stated`, of those it was stated of."""
         told = partial(_merging.told, stated=stated, aliases=aliases)
         claims, facts = told("claims", self._own_claims), self._settled.stated(self._record.facts)
         names = pd.Index(claims["entity"]).take(self._record.first_rows)
@@ -380,9 +384,6 @@ class Evidence:
     def time_kind(self) -> str | None:
         """ "numbers", "dates without a time zone" or "dates with a time zone"; None where nothing has a time."""
         return self._record.time_kind
-
-    def _named(self, ids: Iterable[object]) -> NDArray[np.bool_]:
-        return find_claims(self._record.claims.id, [ids] if isinstance(ids, (str, int)) else [*ids])
 
     def _settle(self, settled: pd.DataFrame, standing: bool = False) -> None:
         """Take in settled facts; `standing` where their values stand for others already."""

@@ -16,8 +16,8 @@ LONGEST_MODULE = 400
 LAYERS = {
     "errors": "errors",
     "tools": "arviz_bridge calibration checks coded ragged rank_tests value_text _keys _lineage _report _writing",
-    "evidence": "tables evidence folds question _files _merging _notes _reading _record _settling _soft _sources "
-    "_times _values",
+    "evidence": "tables evidence folds question _files _merging _notes _reading _record _record_files _settling _soft "
+    "_sources _times _values",
     "models": "models.*",
     "compile": "affinity own settled encode blueprint slots lanes listed text compile votes padding simulate unfold "
     "unfold_time",

@@ -119,6 +119,24 @@ def _known(evidence: nous.Evidence) -> dict[str, str]:
     return {alias: entity for alias, entity in ALIASES.items() if alias in names}
 
 
+def test_all_of_it_is_in_the_files(tmp_path: Any) -> None:
+    """Revoked, rejected, merged: read again it is the same, and can be taken apart."""
+    evidence = nous.Evidence(*tables())
+    gone = evidence.claims["claim"].iloc[[0, 4]].tolist()
+    kept = evidence.merged(ALIASES).revoke(gone).reject("zoë", "diet", "a", time=30.0)
+    kept.write(tmp_path)
+    again = nous.Evidence.read(tmp_path)
+    same(again.coded, kept.coded)
+    assert sorted(again.revoked["claim"]) == sorted(kept.revoked["claim"])
+    same(again.unmerged().coded, kept.unmerged().coded)
+    assert again.unmerged().settled["entity"].tolist() == kept.unmerged().settled["entity"].tolist()
+    claims = tables()[0]
+    claims["value"] = claims["value"].map({"a": 1, "b": 2.5, "c": -3, "d": 10**6})
+    numbers = nous.Evidence(claims).without([gone[0]])
+    numbers.write(tmp_path)
+    same(nous.Evidence.read(tmp_path).coded, numbers.coded)
+
+
 def test_values_merged_before_stay_merged() -> None:
     claims = pd.DataFrame({"entity": ["maya", "m."], "attribute": "city", "value": ["NYC", "New York"], "source": "s"})
     settled = pd.DataFrame({"entity": ["m."], "attribute": "city", "value": ["NYC"]})
