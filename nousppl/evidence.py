@@ -119,7 +119,7 @@ class Evidence:
     @classmethod
     def read(cls, folder: str | Path, **same: SameValue | None) -> Self:
         """What `write` wrote; `same_value` is for facts that come later."""
-        evidence = cls(**read_record(Path(folder)))  # type: ignore[arg-type]
+        evidence = cls(**read_record(Path(folder)))
         evidence._same_value = same.get("same_value")
         return evidence
 
