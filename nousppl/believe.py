@@ -49,6 +49,11 @@ def unfold(trust: Trust, encoded: Encoded, question: Question, at: Floats | None
         out[used] = unfolded.fresh()
         return out
 
+    def facts_of() -> tuple[NDArray[np.int64], Floats, Floats]:
+        if isinstance(unfolded, UnfoldedInTime):
+            return unfolded.facts()
+        return np.empty(0, np.int64), *np.empty((2, 0, problem.layout.cells))
+
     return Belief(
         question=question,
         answers=tuple(encoded.cells.value[cells]),
@@ -60,6 +65,7 @@ def unfold(trust: Trust, encoded: Encoded, question: Question, at: Floats | None
         before=None if problem.settled is None else _before(used, path),
         origins_of=origins_of,
         fresh_of=fresh_of,
+        facts_of=facts_of,
         status=tuple(_status(encoded, int(start), j) for j in range(int(stop - start))),
     )
 
