@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from nousppl.comparison import compare
     from nousppl.evidence import Evidence
     from nousppl.held_out import CrossValidation
+    from nousppl.identities import identity
     from nousppl.in_order import prequential
     from nousppl.inference.compiled import keep_compiled
     from nousppl.inference.options import NUTS, SVI
@@ -64,6 +65,7 @@ __all__ = [
     "datasets",
     "default_trust",
     "diagnostics",
+    "identity",
     "keep_compiled",
     "load",
     "peers",
@@ -90,6 +92,7 @@ _HOMES = {
     "compare": "nousppl.comparison",
     "cross_validate": "nousppl.validation",
     "default_trust": "nousppl.trust",
+    "identity": "nousppl.identities",
     "keep_compiled": "nousppl.inference.compiled",
     "load": "nousppl.trust",
     "posterior": "nousppl.trust",

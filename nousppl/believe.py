@@ -64,6 +64,11 @@ def unfold(trust: Trust, encoded: Encoded, question: Question, at: Floats | None
         out[used] = unfolded.fresh()
         return out
 
+    def facts_of() -> tuple[NDArray[np.int64], Floats, Floats]:
+        if isinstance(unfolded, UnfoldedInTime):
+            return unfolded.facts()
+        return np.empty(0, np.int64), *np.empty((2, 0, problem.layout.cells))
+
     return Belief(
         question=question,
         answers=tuple(encoded.cells.value[cells]),
@@ -75,6 +80,7 @@ def unfold(trust: Trust, encoded: Encoded, question: Question, at: Floats | None
         before=_before(used, path) if changes else None,
         origins_of=origins_of,
         fresh_of=fresh_of,
+        facts_of=facts_of,
         status=tuple(_status(encoded, int(start), j) for j in range(int(stop - start))),
         said=_said(encoded, question.index, int(start), int(stop)),
     )

@@ -6,8 +6,8 @@ import time
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
+from nousppl._times import show_times
 from nousppl.beliefs import Beliefs
 from nousppl.errors import EvidenceError, ModelError
 from nousppl.evidence import Evidence
@@ -78,9 +78,11 @@ def prequential(
         parts.append(_answer(contestant, evidence, asked[chosen], times[chosen], float(opening), number, rows))
         show(progress, "window", rows[-1])
     beliefs = join(parts)
-    table = beliefs.questions.assign(fold=window, time=_shown(evidence, times))
+    table = beliefs.questions.assign(fold=window, time=show_times(times, evidence.time_kind))
     record = {"kind": "in order", "by": by, "seed": seed, "model": contestant.name, "unasked": unasked}
-    for row, opening, end in zip(rows, _shown(evidence, begins), table.groupby("fold")["time"].last(), strict=True):
+    for row, opening, end in zip(
+        rows, show_times(begins, evidence.time_kind), table.groupby("fold")["time"].last(), strict=True
+    ):
         row |= {"fitted": opening, "until": end}
     return result(beliefs, truths(evidence, beliefs.questions), table, rows, record)
 
@@ -135,11 +137,3 @@ def _answer(
     beliefs = contestant.ask(trust, told, wanted)
     rows.append({"fold": number, **row_of(trust, learned, len(asked), began)})
     return beliefs
-
-
-def _shown(evidence: Evidence, times: Floats) -> Any:
-    """Times as the evidence shows them: dates, or numbers."""
-    if evidence.time_kind == "numbers":
-        return times
-    zone = "UTC" if evidence.time_kind == "dates with a time zone" else None
-    return pd.DatetimeIndex(pd.to_datetime(np.round(times * 86_400e6).astype("int64"), unit="us")).tz_localize(zone)

@@ -101,7 +101,7 @@ class ItemsBelief:
 
     @property
     def entropy(self) -> float:
-        """Entropy of the belief about the whole list, in bits; sets that all claims treat alike are equally probable."""
+        """Entropy of the belief about the whole list, in bits; sets that all claims treat alike are equally likely."""
         p = self.whole.path[-1]
         return float(-(p * np.log2(np.where(p > 0, p / self._ways, 1.0))).sum() + 0.0)
 

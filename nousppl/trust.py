@@ -29,6 +29,7 @@ from nousppl.inference.options import NUTS, SVI, check_backend
 from nousppl.model import TrustModel, options_of
 from nousppl.models.reference import QuestionProgram
 from nousppl.question import Question
+from nousppl.timeline import Timeline, timeline
 
 Floats = NDArray[np.float64]
 
@@ -92,6 +93,26 @@ class Trust:
             question = question.evidence.known_by(known_by).question(question.entity, question.attribute)
         return believe(self, self.encoded(question.evidence), question, asked_at(question.evidence, at))
 
+    def timeline(self, question: Question, times: Any = None) -> Timeline:
+        """Which answer was the truth from when until when, where truths change: each time seen in the light of all that
+        was claimed and settled before and after it (the smoother). What was replaced keeps its dates.
+
+        Args:
+            question: of any evidence; ``evidence.known_by(time)`` gives the history as it looked then.
+            times: when to ask; default at each claim and settled fact of the question and at the latest time of the
+                evidence, and more closely where the top answer changes in between: to 1/4096 of the time between two
+                events.
+
+        Returns:
+            A ``Timeline``: ``probabilities`` (a row a time, a column an answer) and ``periods`` (answer, since, until,
+            probability, claims).
+
+        Raises:
+            QuestionError: truths do not change in this model; a time of another kind than those of the evidence.
+            ModelError: its claims do not fit the model.
+        """
+        return timeline(self, question, times)
+
     def program(self, question: Question, backend: str = "numpyro") -> QuestionProgram:
         """The readable probabilistic program of one question at the posterior mean of the parameters: a function
         without arguments that must be given, with sites ``truth``, ``origin_j`` and ``claim_j``, that
@@ -147,7 +168,11 @@ class Trust:
             support=support,
             claims=np.diff(encoded.claim_offset),
             seen=np.array([key in self.seen for key in keys], bool),
-            meta={"draws": len(next(iter(self.asked(draws).values()))), "method": self.record["method"]},
+            meta={
+                "draws": len(next(iter(self.asked(draws).values()))),
+                "method": self.record["method"],
+                "base_rates": self.model.base_rates,
+            },
             shapes=self.model.shapes,
             items=item_table(cells.items, questions, cells.offset, mean),
         )
