@@ -146,20 +146,22 @@ class ItemsBelief:
         return pd.concat([whole[["claim", "source", "value", "time"]], table, whole[["note"]]], axis=1)
 
     def history(self) -> pd.DataFrame:
-        """The belief claim by claim: a row for each claim and item.
+        """The belief event by event, see `nousppl.Belief.history`: a row for each event and item.
 
         Returns:
-            time, claim, source, value, item, prior and posterior (probability of the item just before and after), and
-            surprise (bits of the whole list under the belief before it).
+            time, event, claim, source, value, item, prior and posterior (probability of the item just before and after
+            a claim), and surprise (bits of the whole list under the belief before it).
         """
-        whole = self.whole.history()
+        whole = self.whole.history().drop(columns=["prior", "posterior"])
+        claims = (whole["event"] == "claim").to_numpy()
+        chances = np.full((len(whole), len(self.names), 2), np.nan)
         before = self.whole.path[:-2] if self.whole.before is None else self.whole.before[0]
-        chances = np.stack([before @ self.shares, self.whole.path[1:-1] @ self.shares], axis=-1)
-        table = whole[["time", "claim", "source", "value", "surprise"]]
-        table = table.loc[table.index.repeat(len(self.names))].reset_index(drop=True)
-        table.insert(4, "item", np.tile(np.array(self.names, object), len(whole)))
-        table.insert(5, "prior", chances[..., 0].ravel())
-        table.insert(6, "posterior", chances[..., 1].ravel())
+        chances[claims] = np.stack([before @ self.shares, self.whole.path[1:-1] @ self.shares], axis=-1)
+        table = whole.loc[whole.index.repeat(len(self.names))].reset_index(drop=True)
+        place = len(whole.columns) - 1
+        table.insert(place, "item", np.tile(np.array(self.names, object), len(whole)))
+        table.insert(place + 1, "prior", chances[..., 0].ravel())
+        table.insert(place + 2, "posterior", chances[..., 1].ravel())
         return table
 
     @property

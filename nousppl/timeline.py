@@ -59,8 +59,8 @@ def timeline(trust: Trust, question: Question, times: Any = None) -> Timeline:
     problem = compile_problem(encoded, np.array([question.index]), trust.model.order_seed, None)
     if problem.settled is None or encoded.cells.shaped[question.index]:
         raise QuestionError(
-            "timeline: truths of this kind do not change in this model, so that each question has one answer at all times. Allowed: "
-            "a model with change=..., such as '1 + (1|attribute)'."
+            "timeline: truths of this kind do not change in this model, so that a question has one answer at all times. "
+            "Allowed: one-of-several answers in a model with change=..., such as '1 + (1|attribute)'."
         )
     asked = OneQuestion(trust.blueprint, encoded, trust.asked(affordable(problem.layout)), problem)
     unfolded = UnfoldedInTime(problem, asked.parts)

@@ -152,6 +152,10 @@ def test_single_beliefs_are_those_of_the_batch() -> None:
         p = belief.probabilities[open_]
         np.testing.assert_allclose(total[open_], np.log(p) - np.log1p(-p), atol=1e-6)
         assert np.isinf(total[~open_]).all()
+        log = belief.history()
+        assert len(log) == 3 * (4 + len(question.settled)) and log["item"].tolist()[:3] == ITEMS
+        last = log[log["event"] == "claim"].set_index("item")["posterior"].iloc[-3:]
+        np.testing.assert_allclose(last[ITEMS], belief.probabilities, atol=1e-12)
 
 
 def test_what_is_settled_is_certain() -> None:
