@@ -36,6 +36,8 @@ from nousppl.padding import ladder
 from nousppl.trust import Trust
 
 NEVER = -np.inf
+PLAIN = nous.Errors(popularity=False, difficulty=False)
+"""For what errors do not matter to: quick to compile."""
 
 
 def wears_off(xp: Any, sample: Any, columns: Any) -> Any:
@@ -194,7 +196,7 @@ def test_the_program_has_the_density_of_the_trust(backend: str) -> None:
 
 def test_the_table_of_sources_averages_over_what_terms_read() -> None:
     evidence, _ = asked()
-    model = nous.TrustModel("1", "1", answers={"x": 5}, terms={"reliability": [wears_off]})
+    model = nous.TrustModel("1", origin=None, errors=PLAIN, answers={"x": 5}, terms={"reliability": [wears_off]})
     trust = model.fit(evidence, nous.SVI(steps=100, draws=20), learn_from="all")
     claims, flat = evidence.claims, trust.flat
     logit = flat["reliability_Intercept"][:, None] - np.outer(
@@ -293,8 +295,14 @@ def test_a_term_that_copies_a_column_of_a_formula_is_that_formula() -> None:
     def aged(xp: Any, sample: Any, columns: Any) -> Any:
         return sample("coefficient", dist.Normal(0.0, 1.0)) * (columns["age"] - mean) / sd
 
-    own = nous.TrustModel("1 + (1|source)", "1", answers={"x": 5}, terms={"reliability": [aged], "freshness": [aged]})
-    formula = nous.TrustModel("1 + age + (1|source)", "1 + age", answers={"x": 5})
+    own = nous.TrustModel(
+        "1 + (1|source)",
+        "1",
+        errors=PLAIN,
+        answers={"x": 5},
+        terms={"reliability": [aged], "freshness": [aged]},
+    )
+    formula = nous.TrustModel("1 + age + (1|source)", "1 + age", errors=PLAIN, answers={"x": 5})
     names = {f"{part}_aged_coefficient": f"{part}_age" for part in ("reliability", "freshness")}
     same_density(own, formula, evidence, names)
 
@@ -309,12 +317,17 @@ def test_a_pair_term_that_copies_a_strong_feature_is_that_feature(text: str | No
     words = np.random.default_rng(1).choice(["it is late", "late it is", "nobody knows"], 100)
     evidence = some_evidence(7, 20, 5, words=words)
     own, strong = (
-        nous.TrustModel("1", "1", nous.Origin(strong=strong, text=text), answers={"x": 5}, terms=terms)
+        nous.TrustModel("1", "1", nous.Origin(strong=strong, text=text), PLAIN, answers={"x": 5}, terms=terms)
         for strong, terms in ((None, {"origin": [channels]}), ("same_channel", None))
     )
     same_density(own, strong, evidence, {"origin_channels_c": "origin_same_channel"})
     few = nous.TrustModel(
-        "1", "1", nous.Origin(strong=None, text=text, max_listed=2), answers={"x": 5}, terms={"origin": [channels]}
+        "1",
+        "1",
+        nous.Origin(strong=None, text=text, max_listed=2),
+        PLAIN,
+        answers={"x": 5},
+        terms={"origin": [channels]},
     )
     with pytest.raises(AssertionError):
         same_density(few, strong, evidence, {"origin_channels_c": "origin_same_channel"})
@@ -394,7 +407,12 @@ def on_log_lag(xp: Any, sample: Any, pairs: Any) -> Any:
 
 
 LOGS = nous.TrustModel(
-    "1", "1", nous.Origin(strong=None), answers={"x": 5}, terms={"reliability": [on_log], "origin": [on_log_lag]}
+    "1",
+    "1",
+    nous.Origin(strong=None),
+    PLAIN,
+    answers={"x": 5},
+    terms={"reliability": [on_log], "origin": [on_log_lag]},
 )
 
 
@@ -464,7 +482,10 @@ def test_terms_of_one_name_share_no_compiled_code() -> None:
 
     evidence = some_evidence(8, 15, 3)
     one, two = make(1.0), make(-1.0)
-    models = [nous.TrustModel("1", origin=None, answers={"x": 5}, terms={"reliability": [f]}) for f in (one, two, one)]
+    models = [
+        nous.TrustModel("1", origin=None, errors=PLAIN, answers={"x": 5}, terms={"reliability": [f]})
+        for f in (one, two, one)
+    ]
     keys = [draw_up(model, evidence).plan.key for model in models]
     assert keys[0] == keys[2] and keys[0] != keys[1] and hash(keys[0]) == hash(keys[2])
     before = svi.block_runner.cache_info().misses
