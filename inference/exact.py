@@ -27,6 +27,10 @@ Draws = dict[str, NDArray[np.float32]]
 the user's own terms, the other sites by name (draws,) or (draws, size)."""
 
 
+FARTHEST = 80.0
+"""Largest log whose exponential single precision holds, with room for a factor."""
+
+
 class ClaimLogs(NamedTuple):
     """Per-claim likelihoods of one question."""
 
@@ -138,7 +142,9 @@ def repeats_of_claims(
     # P(not fresh | x, z) = m / p(x | z); the sum over z needs only the entries and the rest that shares one
     # likelihood.
     inverse_rest = jnp.exp(-slot_log)
-    change = at_icell[data["entry_icell"]] * inverse_rest[data["entry_slot"]] * jnp.expm1(-entry_log)
+    # A list that is next to impossible under some truths would overflow, and those have no probability left.
+    inverse_of_entry = jnp.expm1(jnp.minimum(-entry_log, FARTHEST))
+    change = at_icell[data["entry_icell"]] * inverse_rest[data["entry_slot"]] * inverse_of_entry
     inverse = of_order * inverse_rest + JAX.sum_by(change, data["entry_slot"], layout.slots)
     return repeated_by_slot(layout, data, terms) * inverse
 
@@ -184,12 +190,13 @@ def claim_by_claim(layout: Layout, features: tuple[str, ...], data: dict[str, An
         theta = theta_of(features, draw, data.get("text_grid"))
         terms = prepare(JAX, layout, data, theta)
         nodes, node_log = difficulty_nodes(layout, data, theta)
+        needs_base = layout.change or "trap" in theta or "correlation" in theta
         slot_log, entry_log = jax.vmap(lambda d: claim_logs(JAX, layout, data, theta, terms, d))(nodes)
         return ClaimLogs(
             slot_log,
             entry_log,
             look_log_prior(JAX, layout, data, theta),
-            base_log_mass(JAX, data, theta) if layout.change or "trap" in theta or "correlation" in theta else None,
+            base_log_mass(JAX, layout, data, theta) if needs_base else None,
             theta.get("trap"),
             theta.get("correlation"),
             terms.echo.originality if "correlation" in theta else None,

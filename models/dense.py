@@ -107,11 +107,22 @@ class DenseQuestion(NamedTuple):
 
     change: Change | None = None
     """How the truth changes; None where it does not."""
+    law: Floats | None = None
+    """Where the answer has another shape than one of several: (n, K, V) law of the value of a fresh claim j under each
+    of the K truths, in place of reliability, wrong answers and popularity. The V values are those that the question's
+    claims have, and last all others together; ``weights`` and shares are over them."""
+    random: Floats | None = None
+    """(V,) law of the value of a repetition that goes wrong, with `law`; else each of the K answers has 1/K."""
 
     @property
     def size(self) -> int:
         """K, the number of answers."""
         return len(self.prior)
+
+    @property
+    def values(self) -> int:
+        """V, the number of values that a claim may have; K where they are the answers."""
+        return self.size if self.random is None else len(self.random)
 
     def beta_of(self, j: int) -> Any:
         """beta of claim j; None for no popularity."""

@@ -80,6 +80,12 @@ class Layout(NamedTuple):
     """True where truths change."""
     pinned: bool = False
     """True where they do and something is settled or rejected."""
+    shaped: bool = False
+    """True where some questions have another shape than one of several."""
+    sets: int = 0
+    """Entries of set-valued questions."""
+    set_cells: int = 0
+    """Cells of set-valued questions."""
     lanes: tuple[Lanes, ...] = ()
     """By width, where truths change; see ``nousppl.models.change``."""
 

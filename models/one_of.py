@@ -16,6 +16,7 @@ from nousppl.models.change import carry
 from nousppl.models.layout import Layout
 from nousppl.models.namespace import Array, Namespace
 from nousppl.models.origin import Echo, by_row_of_slot, echo, popularity
+from nousppl.models.shaped import with_shapes
 
 LOGIT_LIMIT = 30.0
 """Logits of reliability are kept inside ±30, so that neither a nor 1 - a rounds to 0 in single precision."""
@@ -79,10 +80,13 @@ def by_icell(xp: Namespace, layout: Layout, data: dict[str, Array], theta: dict[
         slot_log, entry_log = claim_logs(xp, layout, data, theta, terms, difficulty)
         if not layout.change:
             return add_up(xp, layout, data, slot_log, entry_log, data["entry_icell"])
-        rate, law = xp.exp(theta["log_rate"]), base_log_mass(xp, data, theta)
+        rate, law = xp.exp(theta["log_rate"]), base_log_mass(xp, layout, data, theta)
         carried = carry(xp, layout, data, rate, law, slot_log, entry_log)
-        of_order = by_instance(xp, layout, data, carried.slot) + carried.settled
-        return carried.now + xp.take(of_order, data["icell_instance"])
+        of_order, now = by_instance(xp, layout, data, carried.slot) + carried.settled, carried.now
+        if layout.shaped:
+            # Truths of other shapes stay.
+            now = xp.where(data["icell_shaped"], xp.sum_by(entry_log, data["entry_icell"], layout.icells), now)
+        return now + xp.take(of_order, data["icell_instance"])
 
     return over_difficulty(xp, layout, data, theta, given)
 
@@ -284,7 +288,8 @@ def claim_logs(
         law_term = clip(xp, law_term, terms.top, odds_term, data["term_uniform"], data["term_open"])
     wrong_row = by_row_of_slot(xp, layout, data, wrong) * law_row
     value = xp.where(data["term_own"], right_term, wrong_term * law_term)
-    return _logs(xp, layout, data, terms, wrong_row, value)
+    logs = _logs(xp, layout, data, terms, wrong_row, value)
+    return with_shapes(xp, layout, data, theta, terms.echo, logs) if layout.shaped else logs
 
 
 def _logs(
@@ -351,7 +356,9 @@ def alone(layout: Layout) -> bool:
     """Whether each claim changes the likelihood of no answer but the one it names, and names one: entries are slots,
     and nothing need be gathered by entry."""
     blocks = layout.slot_blocks or layout.entry_blocks
-    return not (layout.change or layout.soft or layout.popularity or layout.bias or layout.confusion or blocks)
+    return not (
+        layout.change or layout.shaped or layout.soft or layout.popularity or layout.bias or layout.confusion or blocks
+    )
 
 
 def own_logs(

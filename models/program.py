@@ -32,7 +32,14 @@ EMPTY = -1e30
 TINY = 1e-37
 """Smallest standard deviation whose log is taken."""
 
-PARTS = {"reliability": "logit", "freshness": "log_concentration", "popularity": "log_beta", "change": "log_rate"}
+PARTS = {
+    "reliability": "logit",
+    "freshness": "log_concentration",
+    "popularity": "log_beta",
+    "change": "log_rate",
+    "sensitivity": "logit_sensitivity",
+    "specificity": "logit_specificity",
+}
 """What a formula may predict for each claim -> its name among the parameters of the likelihood."""
 OF_QUESTIONS = "change"
 """The one that is predicted for each question instead."""
@@ -171,6 +178,7 @@ def constants(xp: Namespace, plan: Plan, values: dict[str, Array], text_grid: Ar
             theta[name] = xp.sigmoid(values[f"errors_logit_{name}"])
     if "base_rates" in values:
         theta["base_rates"] = values["base_rates"]
+    theta |= {name.removeprefix("items_"): values[name] for name in values if name.startswith("items_")}
     return theta
 
 
@@ -196,7 +204,7 @@ def truth_logs(
     """
     if "trap" not in theta and "correlation" not in theta:
         return by_cell + cell_log_prior(xp, layout, data, theta)
-    base, question = base_log_mass(xp, data, theta), data["cell_question"]
+    base, question = base_log_mass(xp, layout, data, theta), data["cell_question"]
 
     def total(logs: Array) -> Array:
         # Questions that only pad a batch have no cells; their infinities would reach the gradient as NaN.
@@ -224,7 +232,7 @@ def look_log_prior(xp: Namespace, layout: Layout, data: dict[str, Array], theta:
     """(cells,) log prior mass of what the question looks like, which is the truth where there is no trap."""
     if "trap" not in theta:
         return cell_log_prior(xp, layout, data, theta)
-    base, question = base_log_mass(xp, data, theta), data["cell_question"]
+    base, question = base_log_mass(xp, layout, data, theta), data["cell_question"]
     possible = xp.exp(data["cell_log_possible"])
     allowed = xp.take(xp.sum_by(possible * xp.exp(base), question, layout.questions), question)
     return base + xp.log((1.0 - theta["trap"]) * possible + theta["trap"] * allowed)
@@ -232,7 +240,7 @@ def look_log_prior(xp: Namespace, layout: Layout, data: dict[str, Array], theta:
 
 def cell_log_prior(xp: Namespace, layout: Layout, data: dict[str, Array], theta: dict[str, Array]) -> Array:
     """(cells,) log prior mass of each cell; very negative where the answer is rejected or another one is settled."""
-    return base_log_mass(xp, data, theta) + data["cell_log_possible"]
+    return base_log_mass(xp, layout, data, theta) + data["cell_log_possible"]
 
 
 def question_logs(xp: Namespace, layout: Layout, data: dict[str, Array], theta: dict[str, Array]) -> Array:
@@ -252,7 +260,9 @@ def question_logs(xp: Namespace, layout: Layout, data: dict[str, Array], theta: 
         joint, vote = by_cell + cell_log_prior(xp, layout, data, theta), data["cell_vote"]
         logs = xp.sum_by(xp.where(vote > 0.0, vote * joint, xp.array(0.0)), data["cell_question"], layout.questions)
         # The votes say nothing of what is settled at another time than that asked about.
-        return xp.where(data["question_pinned"], summed(), logs) if layout.pinned else logs
+        logs = xp.where(data["question_pinned"], summed(), logs) if layout.pinned else logs
+        # Votes are for whole values, not for items.
+        return xp.where(data["question_shaped"], summed(), logs) if layout.shaped else logs
 
     return xp.either(data["at_vote"] > 0.0, voted, summed) if "at_vote" in data else summed()
 

@@ -71,7 +71,7 @@ def program(xp: Sites, question: DenseQuestion, values: ArrayLike | None = None,
         )
     q = xp.arrays(question)
     said = None if values is None else rows_said(xp, q, values)
-    share = xp.zeros(0, q.size)  # what the claims so far say, each row summing to one
+    share = xp.zeros(0, q.values)  # what the claims so far say, each row summing to one
     r = xp.zeros(0)  # chance that each of them is not itself a repeat
 
     truths, fading = draw_truths(xp, q, question.change)
@@ -81,12 +81,15 @@ def program(xp: Sites, question: DenseQuestion, values: ArrayLike | None = None,
         silent = q.alpha[j] + weights.sum() == 0  # an own note that repeats nothing
         origin = xp.choose(f"origin_{j}", origin_law(xp, q.alpha[j], weights))
 
-        a = reliability(xp, q.logit[j, looks] + q.difficulty_sd * difficulty, q.ceiling[j])
-        c = None if q.confusion is None else q.confusion[j, looks]
-        u = wrong_answer_law(xp, (r * fading[j, :j]) @ share, looks, q.beta_of(j), c)
-        u = xp.where(q.closed, u, clip(xp, u, a, looks))
-        fresh = fresh_law(xp, a, u, looks)
-        repeated = repeat_laws(xp, share, q.rho[j, :j], q.copy_error)
+        if q.law is None:
+            a = reliability(xp, q.logit[j, looks] + q.difficulty_sd * difficulty, q.ceiling[j])
+            c = None if q.confusion is None else q.confusion[j, looks]
+            u = wrong_answer_law(xp, (r * fading[j, :j]) @ share, looks, q.beta_of(j), c)
+            u = xp.where(q.closed, u, clip(xp, u, a, looks))
+            fresh = fresh_law(xp, a, u, looks)
+        else:
+            fresh = q.law[j, looks]
+        repeated = repeat_laws(xp, share, q.rho[j, :j], q.copy_error, q.random)
         law = xp.where((origin == FRESH)[..., None], fresh, repeated[origin])
         row = xp.say(f"claim_{j}", law, silent, None if said is None else said[j])
 
@@ -98,7 +101,7 @@ def program(xp: Sites, question: DenseQuestion, values: ArrayLike | None = None,
 def rows_said(xp: Sites, question: Any, values: ArrayLike) -> Array:
     """(n, K): one-hot rows of the values, and the question's own rows where a value is -1."""
     index = xp.integers(values)
-    return xp.where((index >= 0)[:, None], xp.one_hot(index, question.size), question.weights)
+    return xp.where((index >= 0)[:, None], xp.one_hot(index, question.values), question.weights)
 
 
 def draw_truths(xp: Sites, question: Any, change: Change | None) -> tuple[list[Array], Array]:
@@ -265,11 +268,13 @@ def fresh_law(xp: Sites, a: Array, u: Array, truth: Array) -> Array:
     return xp.where(is_truth(xp, truth, u.shape[-1]), a[..., None], (1 - a)[..., None] * u)
 
 
-def repeat_laws(xp: Sites, share: Array, rho: Array, copy_error: Array) -> Array:
+def repeat_laws(xp: Sites, share: Array, rho: Array, copy_error: Array, random: Array | None = None) -> Array:
     """(1 + j, K), by value of the origin site: what a repetition of each earlier claim says, times the ratio rho of the
-    two texts where it agrees. The row of a fresh claim is empty."""
+    two texts where it agrees; one that goes wrong follows ``random``, by default uniform. The row of a fresh claim is
+    empty."""
     K = share.shape[-1]
-    return xp.append(xp.zeros(1, K), rho[:, None] * (1 - copy_error) * share + copy_error / K)
+    wrong = copy_error / K if random is None else copy_error * random
+    return xp.append(xp.zeros(1, K), rho[:, None] * (1 - copy_error) * share + wrong)
 
 
 def is_truth(xp: Sites, truth: Array, K: int) -> Array:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from nousppl.inference.compiled import keep_compiled
     from nousppl.inference.options import NUTS, SVI
     from nousppl.model import TrustModel
+    from nousppl.models.shapes import AnyOf, OneOf
     from nousppl.models.specification import Errors, Origin
     from nousppl.power_scaling import sensitivity
     from nousppl.question import Question
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
 __all__ = [
     "NUTS",
     "SVI",
+    "AnyOf",
     "Belief",
     "Beliefs",
     "CrossValidation",
@@ -50,6 +52,7 @@ __all__ = [
     "ModelError",
     "NousError",
     "NousWarning",
+    "OneOf",
     "Origin",
     "Question",
     "QuestionError",
@@ -73,11 +76,13 @@ __all__ = [
 _HOMES = {
     "NUTS": "nousppl.inference.options",
     "SVI": "nousppl.inference.options",
+    "AnyOf": "nousppl.models.shapes",
     "Belief": "nousppl.belief",
     "Beliefs": "nousppl.beliefs",
     "CrossValidation": "nousppl.held_out",
     "Errors": "nousppl.models.specification",
     "Evidence": "nousppl.evidence",
+    "OneOf": "nousppl.models.shapes",
     "Origin": "nousppl.models.specification",
     "Question": "nousppl.question",
     "Trust": "nousppl.trust",

@@ -17,7 +17,7 @@ from nousppl.encode import Encoded
 from nousppl.models.hierarchy import Design
 from nousppl.models.program import OF_QUESTIONS, PARTS, Plan, Predictor
 from nousppl.models.terms import by_draw, by_read
-from nousppl.padding import Mould, ladder, pad, pad_last
+from nousppl.padding import Mould, ladder, pad, pad_last, rounded
 from nousppl.ragged import mix, uniform
 from nousppl.unfold import Logs
 
@@ -179,7 +179,7 @@ def ready(
     data["claim_zero"] = pad_last(data["claim_zero"], claims_size)
     classes = blueprint.domains.classes
     if classes:
-        names = list(blueprint.domains.closed)
+        names = list(blueprint.domains.lists)
         data["class_attribute"] = np.array([names.index(a) for a, _ in classes], np.int32)
     if blueprint.text_grid is not None:
         data["text_grid"] = blueprint.text_grid
@@ -273,13 +273,19 @@ class Answers:
         return int(CHUNK * share) // (origin.orders if origin is not None else 1)
 
 
+def shaped(problem: Problem) -> bool:
+    """Whether a question is of another shape than one of several."""
+    return problem.layout.shaped and bool(problem.data["question_shaped"].all())
+
+
 class OneQuestion:
     """The likelihoods of the claims of one question, some draws and nodes at a time, so that memory is bounded."""
 
     def __init__(self, blueprint: Blueprint, encoded: Encoded, draws: Draws, problem: Problem) -> None:
         from nousppl.inference.exact import block_size
 
-        self.problem, self.layout = problem, ladder(problem.layout)
+        # Of other shapes, the number of cells goes by no other size.
+        self.problem, self.layout = problem, rounded([problem.layout]) if shaped(problem) else ladder(problem.layout)
         self.features = blueprint.plan.features
         self.data, self.parameters = ready(blueprint, encoded, problem, self.layout, draws, self.layout.slots)
         self.draws = len(self.parameters["logit"])

@@ -54,7 +54,7 @@ class Ballots:
             ModelError: a value is outside a closed list, a domain is too small, settled facts contradict each other.
         """
         coded = evidence.coded
-        cells = build_cells(coded, Domains.of(answers, evidence))
+        cells = build_cells(coded, evidence.covariates, Domains.of(answers, evidence))
         settled, rejected = settled_cells(coded, cells, False)
         allowed = np.ones(len(cells.value), bool)
         allowed[rejected] = False

@@ -71,6 +71,8 @@ class Belief:
     """Gives (n,) column 0 of the origins, where that is cheaper than all of them; optional."""
     before: tuple[Floats, Floats] | None = None
     """(n, V) belief just before each claim and its log-odds, where it drifts between claims; else None."""
+    said: Floats | None = None
+    """(n, V) weight with which each claim names each answer, where its value is not the answer's name; optional."""
     witnesses: Floats | None = None
     """(V,) independent witnesses behind each answer, where known without the origins; optional."""
 
@@ -113,6 +115,8 @@ class Belief:
     @cached_property
     def _said(self) -> Floats:
         """(n, V) weight with which each claim names each answer: 1 for a hard claim."""
+        if self.said is not None:
+            return self.said
         coded, span = self.question.evidence.coded, self._span
         rows = slice(int(coded.row_start[span.start]), int(coded.row_start[span.stop]))
         answer = coded.row_answer[rows]

@@ -11,7 +11,9 @@ from nousppl.asking import OneQuestion
 from nousppl.belief import Belief
 from nousppl.compile import compile_problem
 from nousppl.encode import Encoded
+from nousppl.items_belief import ItemsBelief
 from nousppl.models.layout import Layout
+from nousppl.models.shapes import AnyOf
 from nousppl.question import Question
 from nousppl.unfold import Course, Unfolded, origins
 from nousppl.unfold_time import UnfoldedInTime
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
     from nousppl.trust import Trust
 
 Floats = NDArray[np.float64]
+AnyBelief = Belief | ItemsBelief
+"""A belief in the form that the shape of its question asks for."""
 
 WORK = 50_000_000
 """Likelihoods (draws x nodes x orders x claims x answers) above which a belief averages over fewer draws."""
@@ -28,11 +32,20 @@ ASKED_DRAWS = 200
 """Draws of the parameters that a belief averages over, unless it is told otherwise."""
 
 
+def believe(trust: Trust, encoded: Encoded, question: Question, at: Floats | None = None) -> AnyBelief:
+    """The belief about one question in full, in the form that its shape asks for."""
+    belief, shape = unfold(trust, encoded, question, at), trust.model.shapes.get(question.attribute)
+    if isinstance(shape, AnyOf) and encoded.cells.items is not None:
+        return ItemsBelief(belief, encoded.cells.items.names[question.index], shape)
+    return belief
+
+
 def unfold(trust: Trust, encoded: Encoded, question: Question, at: Floats | None = None) -> Belief:
-    """Compute the belief about one question in full, at a time (1,) or at the latest."""
+    """Compute the belief about the cells of one question, at a time (1,) or at the latest."""
     problem = compile_problem(encoded, np.array([question.index]), trust.model.order_seed, at)
     asked = OneQuestion(trust.blueprint, encoded, trust.asked(affordable(problem.layout)), problem)
-    unfolded = (Unfolded if problem.settled is None else UnfoldedInTime)(problem, asked.parts)
+    changes = problem.settled is not None and not encoded.cells.shaped[question.index]
+    unfolded = (UnfoldedInTime if changes else Unfolded)(problem, asked.parts)
     path = unfolded.path()
     start, stop = encoded.claim_offset[question.index : question.index + 2]
     used = encoded.used[start:stop]
@@ -57,11 +70,22 @@ def unfold(trust: Trust, encoded: Encoded, question: Question, at: Floats | None
         samples=path.samples,
         path=_with_unused(used, path.before, path.after, path.final),
         log_odds=_with_unused(used, path.before_odds, path.after_odds, path.final_odds),
-        before=None if problem.settled is None else _before(used, path),
+        before=_before(used, path) if changes else None,
         origins_of=origins_of,
         fresh_of=fresh_of,
         status=tuple(_status(encoded, int(start), j) for j in range(int(stop - start))),
+        said=_said(encoded, question.index, int(start), int(stop)),
     )
+
+
+def _said(encoded: Encoded, question: int, start: int, stop: int) -> Floats | None:
+    """(n, V) which set each claim of a set-valued question names; None for other questions."""
+    items = encoded.cells.items
+    if items is None or items.attribute[question] < 0:
+        return None
+    out = np.zeros((stop - start, 1 << len(items.names[question])))
+    out[np.arange(stop - start), items.named[start:stop]] = 1.0
+    return out
 
 
 def _with_unused(used: NDArray[np.bool_], before: Floats, after: Floats, final: Floats) -> Floats:

@@ -17,6 +17,7 @@ from nousppl.evidence import Evidence
 from nousppl.models.hierarchy import INTERCEPT, Design, Encoding, Formula, encode
 from nousppl.models.priors import Prior, half_normal, log_normal, normal, student_t
 from nousppl.models.program import OF_QUESTIONS, Plan, Predictor, Site
+from nousppl.models.shapes import AnyOf
 from nousppl.models.specification import Errors, Origin
 from nousppl.models.terms import PAIRS, OwnTerm
 from nousppl.text import GRID
@@ -33,6 +34,8 @@ _INTERCEPTS = {
     "reliability": normal(1.1, 1.0),
     "popularity": normal(1.0, 1.0),
     "change": normal(-float(np.log(365.0)), 1.5),
+    "sensitivity": normal(1.0, 1.0),
+    "specificity": normal(3.0, 1.0),
 }
 """Priors of intercepts; where a part has none its intercept is 0 unless the user gives it a prior."""
 _ORIGIN_SITES = {"strangers": "origin_log_strangers", "affinity": "origin_affinity_sigma"}
@@ -86,6 +89,8 @@ def formulas(model: TrustModel) -> dict[str, Formula]:
         texts["popularity"] = model.errors.shared_formula
     if model.change is not None:
         texts["change"] = model.change
+    for shape in model.shapes.values():
+        texts |= shape.formulas
     return {part: Formula.parse(part, text) for part, text in texts.items()}
 
 
@@ -111,7 +116,8 @@ def default_priors(model: TrustModel) -> dict[str, dict[str, Prior]]:
         errors["bias"] = normal(0.0, 1.0)
     if model.errors.bias == "source":
         errors["bias|source"] = half_normal(0.7)
-    if model.errors.bias != "none" and any(is_confused(answers) for answers in model.answers.values()):
+    lists = (answers for attribute, answers in model.answers.items() if attribute not in model.shapes)
+    if model.errors.bias != "none" and any(is_confused(answers) for answers in lists):
         errors["confusion"] = normal(0.0, 1.0)
         if model.errors.bias == "source":
             errors["confusion|source"] = half_normal(0.7)
@@ -127,6 +133,12 @@ def default_priors(model: TrustModel) -> dict[str, dict[str, Prior]]:
         out["errors"] = errors
     if model.base_rates == "learned":
         out["base_rates"] = {"logit": normal(0.0, 1.5)}
+    if any(isinstance(shape, AnyOf) for shape in model.shapes.values()):
+        out["items"] = {
+            "logit_prevalence": normal(-1.0, 1.5),
+            "logit_denial": normal(-3.0, 1.5),
+            "logit_slip": normal(-2.0, 1.0),
+        }
     _add_own(model, out)
     return out
 
@@ -204,7 +216,7 @@ def draw_up(model: TrustModel, evidence: Evidence | None, questions: NDArray[np.
     column = model.origin.affinity if model.origin is not None else None
     if evidence is not None and model.origin is not None and column is not None:
         affinity = find_pairs(column, evidence.covariates, evidence.coded, questions, model.origin.order)
-    domains = Domains.of(model.answers, evidence)
+    domains = Domains.of(model.answers, evidence, model.shapes)
     return assemble(model, encodings, bias, domains, affinity=affinity)
 
 
@@ -244,6 +256,9 @@ def assemble(
     sites += _error_sites(priors.get("errors", {}), len(domains.attributes), classes, len(domains.confusion_rows), bias)
     if "base_rates" in priors and classes:
         sites.append(Site("base_rates", priors["base_rates"]["logit"], classes))
+    sets = len(domains.of_shape(AnyOf))
+    for name, prior in priors.get("items", {}).items():
+        sites.append(Site(f"items_{name}", prior, sets if name == "logit_prevalence" else None))
     features = model.origin.features if model.origin is not None else ()
     plan = Plan(tuple(sites), tuple(predictors), features, _own(model, PAIRS))
     if text_grid is None and model.origin is not None and model.origin.text is not None:
@@ -364,6 +379,14 @@ def confusion_index(blueprint: Blueprint, sources: int) -> NDArray[np.int32]:
     return (np.arange(sources)[:, None] * rows + row).ravel().astype(np.int32)
 
 
+def claims_of(encoded: Encoded, part: str, claims: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Those of some claims that a part of the model is about."""
+    items = encoded.cells.items
+    if part not in ("sensitivity", "specificity") or items is None:
+        return claims
+    return claims[items.attribute[encoded.coded.claim_question[claims]] >= 0]
+
+
 def centring(
     plan: Plan, encoded: Encoded, blueprint: Blueprint, claims: NDArray[np.int64]
 ) -> dict[str, NDArray[np.float64]]:
@@ -372,7 +395,7 @@ def centring(
     out = {}
     sizes = {site.name: site.size or 0 for site in plan.sites if site.scale is not None}
     for predictor in plan.predictors:
-        rows = claims
+        rows = claims_of(encoded, predictor.part, claims)
         if predictor.part == OF_QUESTIONS:
             rows = np.unique(encoded.coded.claim_question[claims])
         for group, name in zip(encoded.designs[predictor.part].groups, predictor.groups, strict=True):

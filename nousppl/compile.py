@@ -27,6 +27,7 @@ from nousppl.ragged import (
     sums_before,
 )
 from nousppl.settled import Settled, log_possible
+from nousppl.shaped import shaped_arrays
 from nousppl.slots import Chains, Slots, chain, joint, lay_out
 from nousppl.text import listed_pairs
 
@@ -48,6 +49,7 @@ class Problem:
         claims: (claims,) index of each claim in the evidence.
         cells: (cells,) index of each cell in ``encoded.cells``.
         slot_claim: (slots,) index into ``claims`` of each slot.
+        row_value: (rows,) equal for rows of one order of a question that say the same.
         links: (links,) the pairs of sources that occur, index into the model's affinities.
         times: (slots,) time of each slot.
         at: (questions,) times asked about, where truths change.
@@ -60,6 +62,7 @@ class Problem:
     claims: Ints
     cells: Ints
     slot_claim: Ints
+    row_value: Ints
     links: Ints
     times: Floats
     at: Floats
@@ -82,7 +85,7 @@ def compile_problem(encoded: Encoded, questions: Ints, seed: int = 0, at: Floats
     keep = encoded.used[claims]
     claims, local = claims[keep], local[keep]
     slots = lay_out(encoded, questions, claims, local, seed)
-    chains = [chain(slots.instance[slots.row_slot]), chain(slots.row_icell)]
+    chains = [chain(slots.instance[slots.row_slot]), chain(slots.row_value)]
     groups = subsets(len(encoded.features)) if encoded.origin is not None else ()
     for group in groups:
         code = np.zeros(len(slots.claim), np.int64)
@@ -90,7 +93,7 @@ def compile_problem(encoded: Encoded, questions: Ints, seed: int = 0, at: Floats
             feature = encoded.features[f][claims]
             code = code * (int(feature.max(initial=0)) + 1) + feature[slots.claim]
         chains.append(chain(joint(slots.instance, code)[slots.row_slot]))
-        chains.append(chain(joint(slots.row_icell, code[slots.row_slot])))
+        chains.append(chain(joint(slots.row_value, code[slots.row_slot])))
     data: dict[str, Any] = {}
     _claims(data, encoded, claims)
     _slots(data, encoded, slots, questions, claims)
@@ -105,19 +108,20 @@ def compile_problem(encoded: Encoded, questions: Ints, seed: int = 0, at: Floats
         data["pair_link"] = pair_links(encoded, slots, claims, data, links)
     if "pair_row" in data and "echo_pair" in data:
         data["pair_listed"] = data["echo_pair"]
+    data |= shaped_arrays(encoded, data, slots, questions, claims)
     layout = _layout(encoded, slots, questions, claims, data, len(groups))
     known = None if encoded.settled is None else encoded.settled.of(questions)
     if known is not None:
         sizes = np.diff(encoded.cells.offset)[questions]
-        arrays, lanes = lay_lanes(data, slots, known, sizes, at)
+        arrays, lanes = lay_lanes(data, slots, known, sizes, at, encoded.cells.shaped[questions])
         data |= arrays
         layout = layout._replace(change=True, pinned=len(known.question) > 0, lanes=lanes)
     cells = ranges(encoded.cells.offset[questions], np.diff(encoded.cells.offset)[questions])
-    asked, said, answers, of_slot, pairs = (
-        _frozen(array.astype(np.int64)) for array in (questions, claims, cells, slots.claim, links)
+    asked, said, answers, of_slot, values, pairs = (
+        _frozen(array.astype(np.int64)) for array in (questions, claims, cells, slots.claim, slots.row_value, links)
     )
     times = np.repeat(slots.begin, np.diff(slots.start)) + slots.time
-    return Problem(layout, _cast(data), asked, said, answers, of_slot, pairs, times, at, known)
+    return Problem(layout, _cast(data), asked, said, answers, of_slot, values, pairs, times, at, known)
 
 
 def _claims(data: dict[str, Any], encoded: Encoded, claims: Ints) -> None:
@@ -160,7 +164,9 @@ def _cells(data: dict[str, Any], encoded: Encoded, slots: Slots, questions: Ints
     question = np.repeat(np.arange(len(questions)), count)
     data["cell_question"] = question
     data["cell_log_count"] = np.log(cells.count[index])
-    data["cell_log_mass"] = np.log(cells.count[index]) - np.log(cells.size[questions][question])
+    # Other shapes have a law of their own.
+    size = np.where(cells.shaped, 1.0, cells.size)[questions][question]
+    data["cell_log_mass"] = np.log(cells.count[index]) - np.log(size)
     data["cell_class"] = cells.klass[index]
     data["cell_log_possible"] = log_possible(encoded, questions, index, question, at)
     data["cell_log_orders"] = np.log(slots.orders)[question]
@@ -225,7 +231,7 @@ def _entries(data: dict[str, Any], encoded: Encoded, slots: Slots, by_cell: Chai
     instance = data["icell_instance"]
     question = questions[slots.question[instance]]
     popular = encoded.errors.shared & (encoded.cells.size[question] > 2)
-    full = (encoded.errors.bias != "none") & encoded.cells.closed[question]
+    full = (encoded.errors.bias != "none") & encoded.cells.closed[question] | encoded.cells.shaped[question]
     spread = (popular & (first >= 0) & _tracked(slots, in_order, instance, icells)) | full
     begin = np.where(full, slots.start[instance], first)[spread]
     count = slots.start[1:][instance[spread]] - begin
@@ -320,6 +326,9 @@ def _layout(encoded: Encoded, slots: Slots, questions: Ints, claims: Ints, data:
         ceiling=bool(np.isfinite(data["claim_ceiling"]).any()),
         open=bool(data["row_open"].any()),
         orders=bool((slots.orders > 1).any()),
+        shaped="entry_shaped" in data,
+        sets=len(data.get("any_entry", ())),
+        set_cells=len(data.get("anycell_cell", ())),
     )
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 import pandas as pd
 
 from nousppl import datasets, display, value_text
+from nousppl.belief import Belief
 from nousppl.beliefs import Beliefs
 from nousppl.evidence import Evidence
 from nousppl.models.specification import Errors, Origin
@@ -100,6 +101,11 @@ def outcome(row: Any) -> str:
     return f"Settled later: {value_text.show(row.truth)}, so the belief was {'right' if row.right else 'wrong'}."
 
 
+def believed(trust: Trust, evidence: Evidence, entity: Any, attribute: Any) -> Belief:
+    """The belief about a one-of-several question."""
+    return cast(Belief, trust.posterior(evidence.question(entity, attribute)))
+
+
 def examples(
     table: pd.DataFrame, evidence: Evidence, trust_of: Callable[[Any], Trust], most: int = SHOWN
 ) -> list[Example]:
@@ -114,7 +120,7 @@ def examples(
     shown = []
     for label, row in choose(table, most):
         line = table.loc[row]
-        belief = trust_of(line["entity"]).posterior(evidence.question(line["entity"], line["attribute"]))
+        belief = believed(trust_of(line["entity"]), evidence, line["entity"], line["attribute"])
         shown.append(Example(label, belief, outcome(line)))
     return shown
 
@@ -154,7 +160,7 @@ def world(seed: int, progress: Progress) -> Content:
         sources=trust.sources,
         beliefs=beliefs,
         settled=data.test,
-        explained=[trust.posterior(evidence.question(*key)) for key in asked],
+        explained=[believed(trust, evidence, *key) for key in asked],
         examples=examples(test, evidence, lambda _: trust),
     )
 
@@ -195,7 +201,7 @@ def polls(seed: int, progress: Progress) -> Content:
         sources=trusts[0].sources,
         beliefs=beliefs,
         settled=results,
-        explained=[trusts[fold[state]].posterior(evidence.question(state, "winner")) for state in states],
+        explained=[believed(trusts[fold[state]], evidence, state, "winner") for state in states],
         examples=examples(table, evidence, lambda state: trusts[fold[state]]),
         remarks=[_leads(table)],
     )

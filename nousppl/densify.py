@@ -7,12 +7,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit, log_softmax
+from scipy.special import expit, log_expit, log_softmax
 
 from nousppl.asking import bias_sources, parameter_draws
 from nousppl.blueprint import Blueprint
 from nousppl.compile import Problem, compile_problem
 from nousppl.encode import Encoded, is_confused
+from nousppl.items import law_of_lists
 from nousppl.models.dense import Change, DenseQuestion
 from nousppl.models.program import COPY_ERROR
 from nousppl.unfold import PairWorld
@@ -65,7 +66,9 @@ def write_out(
     counts = np.rint(encoded.cells.count[problem.cells]).astype(int)
     expand = np.repeat(np.arange(layout.cells), counts)
     rates = _mass(blueprint, problem, theta)[expand] / counts[expand]
-    mass = rates if encoded.settled is not None else rates * np.exp(problem.data["cell_log_possible"])[expand]
+    shaped = bool(encoded.cells.shaped[question])
+    stays = encoded.settled is None or shaped
+    mass = rates * np.exp(problem.data["cell_log_possible"])[expand] if stays else rates
     confusion = _confusion(blueprint, encoded, problem, theta)
     logit = np.repeat(theta["logit"][:claims, None], len(expand), axis=1) + _bias(
         blueprint, encoded, problem, theta, expand
@@ -101,10 +104,34 @@ def write_out(
             trap=_chance(theta, "trap"),
             hard=_hard(encoded, question, theta),
             correlation=_chance(theta, "correlation"),
-            change=_change(problem, theta, order, expand),
+            change=None if stays else _change(problem, theta, order, expand),
         )
+        if shaped:
+            dense = _of_sets(dense, encoded, question, problem.claims[by], theta, by)
         out.append(Written(dense, _labels(encoded, problem.cells, counts), problem.claims[by]))
     return out
+
+
+def _of_sets(
+    dense: DenseQuestion,
+    encoded: Encoded,
+    question: int,
+    claims: NDArray[np.int64],
+    theta: dict[str, Any],
+    order: NDArray[np.int64],
+) -> DenseQuestion:
+    """A set-valued question: its claims have the laws of lists of items."""
+    items = encoded.cells.items
+    assert items is not None
+    denial = float(expit(theta["items_logit_denial"]))
+    chances = (
+        expit(theta["logit_sensitivity"][order]),
+        expit(theta["logit_specificity"][order]),
+        denial,
+        denial * float(expit(theta["items_logit_slip"])),
+    )
+    law, weights, random, _ = law_of_lists(items, question, claims, float(encoded.cells.size[question]), chances)
+    return dense._replace(law=law, weights=weights, random=random, beta=None, difficulty_sd=0.0, hard=None)
 
 
 def _change(problem: Problem, theta: dict[str, Any], order: int, expand: NDArray[np.int64]) -> Change | None:
@@ -142,10 +169,14 @@ def _mass(blueprint: Blueprint, problem: Problem, theta: dict[str, Any]) -> NDAr
     """(cells,) prior probability of each cell, whatever is settled or rejected."""
     data = problem.data
     log_mass = np.array(data["cell_log_mass"])
+    if "items_logit_prevalence" in theta:
+        holds = log_expit(theta["items_logit_prevalence"][data["anycell_attribute"]])
+        lacks = log_expit(-theta["items_logit_prevalence"][data["anycell_attribute"]])
+        log_mass[data["anycell_cell"]] = data["anycell_true"] * holds + data["anycell_false"] * lacks
     if "base_rates" in theta:
         names = [attribute for attribute, _ in blueprint.domains.classes]
         log_rates = np.empty(len(names))
-        for attribute in blueprint.domains.closed:
+        for attribute in blueprint.domains.lists:
             mine = np.array([name == attribute for name in names])
             log_rates[mine] = log_softmax(theta["base_rates"][mine])
         klass = data["cell_class"]
@@ -180,8 +211,8 @@ def _confusion(
 def _confused_before(blueprint: Blueprint, klass: int) -> list[tuple[Any, ...]]:
     """Closed lists with rows of confusion that come before the list of a class."""
     attribute = blueprint.domains.classes[klass][0]
-    names = list(blueprint.domains.closed)
-    before = (blueprint.domains.closed[name] for name in names[: names.index(attribute)])
+    names = list(blueprint.domains.lists)
+    before = (blueprint.domains.lists[name] for name in names[: names.index(attribute)])
     return [answers for answers in before if is_confused(answers)]
 
 

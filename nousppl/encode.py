@@ -17,8 +17,10 @@ from nousppl.affinity import Affinities
 from nousppl.coded import Coded
 from nousppl.errors import ModelError
 from nousppl.evidence import Evidence
+from nousppl.items import Items, find_items, sets_as_text, universe
 from nousppl.models.hierarchy import Design, Encoding
 from nousppl.models.program import OF_QUESTIONS
+from nousppl.models.shapes import AnyOf, Shape
 from nousppl.models.specification import Errors, Origin
 from nousppl.models.terms import PAIRS, OwnTerm
 from nousppl.own import PairColumns, claim_columns, pair_columns
@@ -41,14 +43,18 @@ class Domains:
         closed: attribute -> the complete list of its answers.
         size: attribute -> K, number of plausible answers of an open domain.
         declared: open attributes whose K the user gave.
+        shapes: attribute -> shape, where it is not one of several.
     """
 
     closed: Mapping[Any, tuple[Any, ...]]
     size: Mapping[Any, int]
     declared: frozenset[Any] = frozenset()
+    shapes: Mapping[Any, Shape] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, answers: Mapping[Any, Any] | None, evidence: Evidence | None) -> Domains:
+    def of(
+        cls, answers: Mapping[Any, Any] | None, evidence: Evidence | None, shapes: Mapping[Any, Shape] | None = None
+    ) -> Domains:
         """Domains as given, and for the other attributes one more than the different values that the evidence names.
 
         Raises:
@@ -71,13 +77,22 @@ class Domains:
                 )
             closed[attribute] = values
         declared = frozenset(size)
-        named = {} if evidence is None else _named_sizes(evidence.coded)
-        return cls(closed, named | size, declared)
+        named = {} if evidence is None else _named_sizes(evidence.coded, shapes or {})
+        return cls(closed, named | size, declared, shapes or {})
 
     @property
     def classes(self) -> tuple[tuple[Any, Any], ...]:
         """(attribute, answer) of all closed lists, in order: the axis of class biases and base rates."""
-        return tuple((attribute, value) for attribute, values in self.closed.items() for value in values)
+        return tuple((attribute, value) for attribute, values in self.lists.items() for value in values)
+
+    @property
+    def lists(self) -> dict[Any, tuple[Any, ...]]:
+        """Closed lists of one-of-several answers; those of items of other shapes are no classes."""
+        return {attribute: values for attribute, values in self.closed.items() if attribute not in self.shapes}
+
+    def of_shape(self, kind: type[AnyOf]) -> dict[Any, AnyOf]:
+        """Attributes of a shape."""
+        return {attribute: shape for attribute, shape in self.shapes.items() if isinstance(shape, kind)}
 
     @property
     def confusion_start(self) -> Ints:
@@ -86,7 +101,7 @@ class Domains:
         ones. The pair with the answer ``d`` places on in the list is ``d - (d > 0)`` places on."""
         starts: list[int] = []
         total = 0
-        for values in self.closed.values():
+        for values in self.lists.values():
             wrong = len(values) - 1 if is_confused(values) else 0
             starts += [total + i * wrong + i if wrong else -1 for i in range(len(values))]
             total += len(values) * wrong
@@ -95,7 +110,7 @@ class Domains:
     @property
     def confusion_rows(self) -> Ints:
         """(pairs,) row of each pair of a true and a wrong answer."""
-        wrong = [len(values) - 1 for values in self.closed.values() if is_confused(values) for _ in values]
+        wrong = [len(values) - 1 for values in self.lists.values() if is_confused(values) for _ in values]
         return np.repeat(np.arange(len(wrong)), wrong)
 
     @property
@@ -105,12 +120,12 @@ class Domains:
 
     def with_evidence(self, coded: Coded) -> Domains:
         """The same domains, with attributes that only this evidence has, and never fewer answers than it names."""
-        named = _named_sizes(coded)
+        named = _named_sizes(coded, self.shapes)
         merged = {
             a: self.size[a] if a in self.declared else max(self.size.get(a, 2), named.get(a, 2))
             for a in {**self.size, **named}
         }
-        return Domains(self.closed, merged, self.declared)
+        return Domains(self.closed, merged, self.declared, self.shapes)
 
 
 def is_confused(answers: Any) -> bool:
@@ -118,13 +133,15 @@ def is_confused(answers: Any) -> bool:
     return hasattr(answers, "__iter__") and not isinstance(answers, str) and 2 < len(list(answers)) <= CONFUSED
 
 
-def _named_sizes(coded: Coded) -> dict[Any, int]:
-    """Number of different values named in each attribute, plus one."""
+def _named_sizes(coded: Coded, shapes: Mapping[Any, Shape]) -> dict[Any, int]:
+    """Number of different values named in each attribute, plus one; of items where it is set-valued."""
     attribute = coded.question_attribute[coded.answers["question"].to_numpy()]
     codes = pd.factorize(coded.answers["value"])[0]
     pairs = np.unique(attribute.astype(np.int64) * (len(codes) + 1) + codes) // (len(codes) + 1)
     counts = np.bincount(pairs, minlength=len(coded.attributes))
-    return {a: max(int(n) + 1, 2) for a, n in zip(coded.attributes, counts, strict=True)}
+    sizes = {a: max(int(n) + 1, 2) for a, n in zip(coded.attributes, counts, strict=True)}
+    sets = {a: shape for a, shape in shapes.items() if isinstance(shape, AnyOf) and a in sizes}
+    return sizes | {a: len(universe(coded, a, shape, None)) for a, shape in sets.items()}
 
 
 @dataclass(frozen=True)
@@ -145,6 +162,13 @@ class Cells:
     """(Q,)"""
     of_answer: Ints
     """(named answers,) cell of each row of ``coded.answers``."""
+    items: Items | None = None
+    """Of set-valued questions; None where there are none."""
+
+    @property
+    def shaped(self) -> NDArray[np.bool_]:
+        """(Q,) whether a question has another shape than one of several."""
+        return np.zeros(len(self.size), bool) if self.items is None else self.items.attribute >= 0
 
 
 @dataclass(frozen=True)
@@ -172,6 +196,8 @@ class Encoded:
     row_offset: Ints
     """(J + 1,)"""
     row_cell: Ints
+    row_variant: Ints | None
+    """Tells values of one cell apart, such as lists of items that deny different ones; None where there are none."""
     row_share: Floats
     used: NDArray[np.bool_]
     """False for claims that are known to repeat another one: they add nothing."""
@@ -208,7 +234,7 @@ def encode_claims(
     """
     coded = evidence.coded
     frame = evidence.covariates
-    cells = build_cells(coded, domains)
+    cells = build_cells(coded, frame, domains)
     columns = origin.columns if origin is not None else ()
     features = tuple(_feature_codes(frame, column) for column in columns)
     count = np.bincount(coded.row_claim, weights=coded.row_weight, minlength=len(coded.claim_question))
@@ -232,6 +258,7 @@ def encode_claims(
         claim_offset=offsets(np.bincount(coded.claim_question, minlength=len(coded.questions))),
         row_offset=offsets(np.bincount(coded.row_claim, minlength=len(coded.claim_question))),
         row_cell=cells.of_answer[coded.row_answer],
+        row_variant=_variants(coded, cells),
         row_share=coded.row_weight / count[coded.row_claim],
         used=coded.claim_origin < 0,
         origin=origin,
@@ -239,9 +266,15 @@ def encode_claims(
         settled_cell=settled,
         rejected_cells=rejected,
         confusion_start=np.where(errors.bias != "none", domains.confusion_start, -1),
-        settled=settled_in_time(coded, cells.of_answer[coded.settled_answer], cells.offset) if changes else None,
+        settled=settled_in_time(coded, cells) if changes else None,
         latest=_latest(coded),
     )
+
+
+def _variants(coded: Coded, cells: Cells) -> Ints | None:
+    if cells.items is None or not cells.items.denied.any():
+        return None
+    return cells.items.denied[coded.row_claim]
 
 
 def _latest(coded: Coded) -> float:
@@ -277,8 +310,13 @@ def _text(frame: pd.DataFrame, origin: Origin | None) -> NDArray[np.object_] | N
     return frame[origin.text].fillna("").astype(str).to_numpy(object)
 
 
-def build_cells(coded: Coded, domains: Domains) -> Cells:
+def build_cells(coded: Coded, frame: pd.DataFrame, domains: Domains) -> Cells:
     """Lay out the answers of all questions.
+
+    Args:
+        coded: the evidence.
+        frame: covariates of its claims.
+        domains: of the model.
 
     Raises:
         ModelError: a value outside a closed list, or K smaller than the number of named answers.
@@ -286,36 +324,49 @@ def build_cells(coded: Coded, domains: Domains) -> Cells:
     question = coded.answers["question"].to_numpy(np.int64)
     values = coded.answers["value"].to_numpy(object)
     attributes = list(coded.attributes)
-    is_closed = np.array([a in domains.closed for a in attributes], bool)
-    lists = [len(domains.closed[a]) if a in domains.closed else 0 for a in attributes]
-    sizes = np.array([lists[i] or domains.size.get(a, 2) for i, a in enumerate(attributes)], float)
+    lists, sets = domains.lists, domains.of_shape(AnyOf)
+    items = find_items(coded, frame, sets, domains.closed, {**domains.size, **_counts(domains.closed)})
+    shaped = items.attribute >= 0
+    is_closed = np.array([a in lists for a in attributes], bool)
+    lengths = [len(lists[a]) if a in lists else 0 for a in attributes]
+    sizes = np.array([lengths[i] or domains.size.get(a, 2) for i, a in enumerate(attributes)], float)
     attribute = coded.question_attribute
-    closed = is_closed[attribute]
+    closed = is_closed[attribute] | shaped
     named = np.bincount(question, minlength=len(coded.questions))
     size = np.where(closed, sizes[attribute], np.maximum(sizes[attribute], named + 1.0))
     _refuse_small_domains(coded, domains, named, attribute)
-    count = np.where(closed, np.array(lists, np.int64)[attribute], named + 1)
+    count = np.where(closed, np.array(lengths, np.int64)[attribute], named + 1)
+    for one, sets_of_it in items.sizes().items():
+        count[one] = sets_of_it
+        # What a repetition that goes wrong comes out as: any items named, any others denied.
+        size[one] = max(3.0 ** len(items.names[one]), 2.0)
     offset = offsets(count)
     rank = np.arange(len(question)) - offsets(named)[question]
-    of_answer = offset[question] + rank
+    of_answer = offset[question] + np.where(shaped[question], items.answer_set, rank)
     total = int(offset[-1])
     value = np.empty(total, object)
     klass = np.full(total, -1, np.int64)
-    first_class = 0
     for i, a in enumerate(attributes):
-        if a in domains.closed:
+        if a in lists:
             first_class = [c[0] for c in domains.classes].index(a)
-            _place_closed(coded, domains.closed[a], i, offset, question, values, of_answer, value, klass, first_class)
+            _place_closed(coded, lists[a], i, offset, question, values, of_answer, value, klass, first_class)
     is_open_answer = ~closed[question]
     _refuse_other(coded, question, values, is_open_answer)
     value[of_answer[is_open_answer]] = values[is_open_answer]
+    for one, names in items.names.items():
+        shape = sets[items.attributes[items.attribute[one]]]
+        value[offset[one] : offset[one + 1]] = sets_as_text(shape, names)
     other = np.zeros(total, bool)
     last = offset[1:][~closed] - 1
     other[last] = True
     value[last] = "other"
     stands_for = np.ones(total)
     stands_for[last] = (size - named)[~closed]
-    return Cells(offset, value, other, stands_for, klass, size, closed, of_answer)
+    return Cells(offset, value, other, stands_for, klass, size, closed, of_answer, items if sets else None)
+
+
+def _counts(closed: Mapping[Any, tuple[Any, ...]]) -> dict[Any, int]:
+    return {attribute: len(values) for attribute, values in closed.items()}
 
 
 def _place_closed(
@@ -361,7 +412,7 @@ def _refuse_other(coded: Coded, question: Ints, values: NDArray[np.object_], is_
 
 def _refuse_small_domains(coded: Coded, domains: Domains, named: Ints, attribute: NDArray[np.int32]) -> None:
     for i, a in enumerate(coded.attributes):
-        if a in domains.declared:
+        if a in domains.declared and a not in domains.shapes:
             over = np.flatnonzero((attribute == i) & (named > domains.size[a]))
             if len(over):
                 row = coded.questions.iloc[over[0]]

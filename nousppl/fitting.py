@@ -73,7 +73,7 @@ def shared_arrays(
     out: dict[str, Any] = dict(centring(blueprint.plan, encoded, blueprint, claims))
     classes = blueprint.domains.classes
     if classes:
-        names = list(blueprint.domains.closed)
+        names = list(blueprint.domains.lists)
         out["class_attribute"] = np.array([names.index(a) for a, _ in classes], np.int32)
     for name in ("nodes", "node_log_weights"):
         if name in problem.data:

@@ -69,8 +69,14 @@ def _ends(instance: Ints, later: NDArray[np.bool_]) -> tuple[NDArray[np.bool_], 
     return edge[:-1], edge[1:]
 
 
+def kept(events: Events, chosen: NDArray[np.bool_]) -> Events:
+    """Some of the events."""
+    columns: tuple[Any, ...] = tuple(x[chosen] for x in events)
+    return Events(*columns)
+
+
 def lay_lanes(
-    data: dict[str, Any], slots: Slots, settled: Settled, cells: Ints, at: Floats
+    data: dict[str, Any], slots: Slots, settled: Settled, cells: Ints, at: Floats, still: NDArray[np.bool_]
 ) -> tuple[dict[str, Any], tuple[Lanes, ...]]:
     """Arrays and sizes of all lanes.
 
@@ -80,14 +86,17 @@ def lay_lanes(
         settled: of these questions.
         cells: (questions,) number of cells of each question.
         at: (questions,) times asked about.
+        still: (questions,) whether the truth of a question stays, so that it is in no lane.
     """
     events = events_of(slots, settled, at)
+    moves = ~still[slots.question[events.instance]]
+    events = kept(events, moves)
     out: dict[str, Any] = {}
     sizes = []
     width = widths(cells)
     of_event = width[slots.question[events.instance]] if len(events.instance) else np.zeros(0, np.int64)
     for one in np.unique(of_event):
-        mine = Events(*(x[of_event == one] for x in events))
+        mine = kept(events, of_event == one)
         arrays, lanes = _lanes(data, slots, settled, mine, int(one), cells)
         sizes.append(lanes)
         out |= {f"lane{one} {name}": array for name, array in arrays.items()}

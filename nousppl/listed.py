@@ -29,14 +29,14 @@ def same_value(slots: Slots, by_cell: Chains, later: Ints, earlier: Ints) -> tup
     """Pairs of rows of these pairs of slots that name the same answer: later row, earlier row, and which pair."""
     first = np.searchsorted(slots.row_slot, np.arange(len(slots.claim)))
     if len(slots.row) == len(slots.claim):
-        match = np.flatnonzero(slots.row_icell[later] == slots.row_icell[earlier])
+        match = np.flatnonzero(slots.row_value[later] == slots.row_value[earlier])
         return later[match], earlier[match], match
     count = np.bincount(slots.row_slot, minlength=len(slots.claim))
     row = ranges(first[later], count[later])
     which = np.repeat(np.arange(len(later)), count[later])
     total = len(slots.claim) + 1
-    key = slots.row_icell[by_cell.order] * total + slots.row_slot[by_cell.order]
-    wanted = slots.row_icell[row] * total + earlier[which]
+    key = slots.row_value[by_cell.order] * total + slots.row_slot[by_cell.order]
+    wanted = slots.row_value[row] * total + earlier[which]
     place = np.minimum(np.searchsorted(key, wanted), len(key) - 1)
     match = key[place] == wanted if len(key) else np.zeros(0, bool)
     return row[match], by_cell.order[place[match]], which[match]

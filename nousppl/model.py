@@ -17,6 +17,7 @@ from nousppl.evidence import Evidence
 from nousppl.inference.options import NUTS, SVI, check_backend
 from nousppl.models.priors import Prior
 from nousppl.models.program import OF_QUESTIONS, PARTS
+from nousppl.models.shapes import Shape, checked_shapes
 from nousppl.models.specification import Errors, Origin
 from nousppl.models.terms import PAIRS, Declared, PairTerm, Term, declare
 
@@ -63,6 +64,8 @@ class TrustModel:
             The parameter is ``reliability_wears_off_slope`` in the draws. Columns are numbers as they stand in the
             tables; ``xp`` has what jax, torch and numpy share. Fits on both backends, beliefs, programs and simulations
             all use it. A file keeps the names of terms only: `nousppl.load` is given the functions again.
+        shapes: attribute -> shape of its answers: `nousppl.OneOf` (default) or `nousppl.AnyOf`, of whose items
+            ``answers`` then gives the number or the closed list.
 
     Raises:
         ModelError: something that does not make sense.
@@ -80,6 +83,7 @@ class TrustModel:
         order_seed: int = 0,
         change: str | None = None,
         terms: Mapping[str, Sequence[Term | PairTerm]] | None = None,
+        shapes: Mapping[Any, Shape] | None = None,
     ) -> None:
         if base_rates not in ("uniform", "learned"):
             raise ModelError(f"base_rates={base_rates!r}: allowed are 'uniform' and 'learned'")
@@ -92,6 +96,7 @@ class TrustModel:
         self.errors = errors
         self.base_rates = base_rates
         self.answers = dict(answers or {})
+        self.shapes = checked_shapes(shapes)
         self.given_priors = {part: {n: Prior.of(p) for n, p in given.items()} for part, given in (priors or {}).items()}
         self.order_seed = order_seed
         self.declared = _declared(terms or {})
@@ -224,7 +229,7 @@ class TrustModel:
         return self.simulate(evidence.claims.drop(columns="value"), seed)
 
     def __repr__(self) -> str:
-        parts = ("reliability", "freshness", "origin", "errors", "change", "base_rates", "answers")
+        parts = ("reliability", "freshness", "origin", "errors", "change", "base_rates", "answers", "shapes")
         shown = [f"{part}={getattr(self, part)!r}" for part in parts]
         own = {part: [one.term.name for one in declared] for part, declared in self.declared.items()}
         return f"TrustModel({', '.join(shown + ([f'terms={own}'] if own else []))})"

@@ -26,6 +26,8 @@ SIZES = (
     "links",
     "listed",
     "echoed",
+    "sets",
+    "set_cells",
     "slot_blocks",
     "entry_blocks",
 )
@@ -51,6 +53,8 @@ _DIMENSION = {
     "cell": "cells",
     "icell": "icells",
     "question": "questions",
+    "any": "sets",
+    "anycell": "set_cells",
 }
 """Name of an array, or its first word -> the size of its last axis."""
 
@@ -72,6 +76,8 @@ _TARGET = {
     "icell_instance": "instances",
     "cell_question": "questions",
     "term_slot": "slots",
+    "any_entry": "entries",
+    "anycell_cell": "cells",
     "slot_block": "slot_blocks",
     "entry_block": "entry_blocks",
     "block_instance": "instances",
@@ -133,6 +139,7 @@ def rounded(layouts: list[Layout]) -> Layout:
         ceiling=any(layout.ceiling for layout in layouts),
         open=any(layout.open for layout in layouts),
         orders=any(layout.orders for layout in layouts),
+        shaped=any(layout.shaped for layout in layouts),
         pinned=any(layout.pinned for layout in layouts),
         lanes=_rounded_lanes([lanes for layout in layouts for lanes in layout.lanes], 1.0),
     )

@@ -24,6 +24,7 @@ from nousppl.errors import FileError, ModelError, NousError
 from nousppl.model import TrustModel
 from nousppl.models.hierarchy import Encoding
 from nousppl.models.priors import Prior
+from nousppl.models.shapes import SHAPES, Shape
 from nousppl.models.specification import Errors, Origin
 from nousppl.models.terms import Declared, declare, full_name
 from nousppl.value_text import question_names
@@ -33,10 +34,12 @@ if TYPE_CHECKING:
 
 Functions = Sequence[Callable[..., Any]] | Mapping[str, Callable[..., Any]]
 """Terms of the user's own, or these by the name that a file knows them under."""
-FORMAT = 2
+FORMAT = 3
 """Version of the layout of the file; files with a higher one are refused."""
+WITHOUT_SHAPES = 2
+"""The same of a trust whose answers are all one of several, which earlier versions read too."""
 WITHOUT_TERMS = 1
-"""The same of a trust whose model has no terms of the user's own, which earlier versions read too."""
+"""The same of one whose model has no terms of the user's own either."""
 MARK = "nousppl_trust"
 ANSWERS = {
     "base_rates": "answer",
@@ -110,7 +113,7 @@ def _answer_coordinates(blueprint: Blueprint, draws: Mapping[str, NDArray[np.flo
     """Names of the answers of closed lists, of the pairs of a true and a wrong one, and of both by source."""
     domains = blueprint.domains
     answers = [f"{attribute}={answer}" for attribute, answer in domains.classes]
-    confused = [(a, values) for a, values in domains.closed.items() if is_confused(values)]
+    confused = [(a, values) for a, values in domains.lists.items() if is_confused(values)]
     pairs = [f"{a}: {true} -> {wrong}" for a, v in confused for true in v for wrong in v if wrong != true]
     coords: dict[str, list[str]] = {}
     for name, labels in (("errors_bias", answers), ("base_rates", answers), ("errors_confusion", pairs)):
@@ -154,7 +157,8 @@ def save(trust: Trust, path: Path) -> None:
     Raises:
         FileError: the file cannot be written.
     """
-    written = FORMAT if trust.model.declared else WITHOUT_TERMS
+    older = WITHOUT_SHAPES if trust.model.declared else WITHOUT_TERMS
+    written = FORMAT if trust.model.shapes else older
     root = xr.Dataset(
         attrs={MARK: written, "nousppl_version": version("nousppl"), "nousppl": json.dumps(_description(trust))}
     )
@@ -228,6 +232,7 @@ def _description(trust: Trust) -> dict[str, Any]:
             "errors": asdict(model.errors),
             "base_rates": model.base_rates,
             "answers": [[a, _plain(v if np.isscalar(v) else list(v))] for a, v in model.answers.items()],
+            "shapes": [[_plain(a), _shape_name(s), asdict(s)] for a, s in model.shapes.items()],
             "priors": {part: {n: list(p) for n, p in given.items()} for part, given in model.given_priors.items()},
             "order_seed": model.order_seed,
             "terms": {part: [_term(one) for one in declared] for part, declared in model.declared.items()},
@@ -242,6 +247,10 @@ def _description(trust: Trust) -> dict[str, Any]:
         "seen": [[_plain(x) for x in pair] for pair in sorted(trust.seen, key=repr)],
         "sites": list(trust.posterior_draws),
     }
+
+
+def _shape_name(shape: Shape) -> str:
+    return next(name for name, kind in SHAPES.items() if isinstance(shape, kind))
 
 
 def _affinity_plain(affinity: Affinities) -> dict[str, Any]:
@@ -269,7 +278,7 @@ def _restore(tree: Any, terms: Mapping[str, Sequence[Any]]) -> Trust:
     encodings = {n: Encoding.from_dict(e) for n, e in saved["encodings"].items() if e is not None}
     bias = encodings.pop("bias", None)
     closed = {a: tuple(values) for a, values in saved["closed"]}
-    domains = Domains(closed, dict(map(tuple, saved["size"])), frozenset(saved["declared"]))
+    domains = Domains(closed, dict(map(tuple, saved["size"])), frozenset(saved["declared"]), model.shapes)
     grid = None if saved["text_grid"] is None else np.array(saved["text_grid"], float)
     affinity = _affinity(saved.get("affinity"))
     blueprint = assemble(model, encodings, bias, domains, grid, affinity)
@@ -330,6 +339,7 @@ def _model(saved: dict[str, Any], terms: Mapping[str, Sequence[Any]]) -> TrustMo
         errors=Errors(**saved["errors"]),
         base_rates=saved["base_rates"],
         answers=dict(saved["answers"]),
+        shapes={attribute: SHAPES[name](**fields) for attribute, name, fields in saved.get("shapes", ())},
         priors=priors,
         order_seed=saved["order_seed"],
         terms=terms,
@@ -341,4 +351,5 @@ def _table(tree: Any) -> pd.DataFrame:
 
     if "constant_data" not in tree.children:
         return no_sources()
-    return tree["constant_data"].to_dataset().to_dataframe()[COLUMNS]
+    table = tree["constant_data"].to_dataset().to_dataframe()
+    return table[[*COLUMNS, *(name for name in table if name not in COLUMNS)]]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from nousppl import items
 from nousppl.coded import Coded
 from nousppl.errors import ModelError
 from nousppl.ragged import Floats, Ints
@@ -34,18 +35,18 @@ class Settled:
         return Settled(place[kept], self.cell[kept], self.time[kept], self.rejected[kept])
 
 
-def settled_in_time(coded: Coded, cell: Ints, offset: Ints) -> Settled:
+def settled_in_time(coded: Coded, cells: Cells) -> Settled:
     """The settled facts of an evidence.
 
     Args:
         coded: the evidence.
-        cell: (settled facts,) cell of each among those of all questions.
-        offset: (questions + 1,) first cell of each question.
+        cells: answers of all questions; truths of other shapes than one of several do not change.
 
     Raises:
         ModelError: a claim or a settled truth has no time.
     """
-    undated = np.isnan(coded.claim_time)
+    shaped = cells.shaped
+    undated = np.isnan(coded.claim_time) & ~shaped[coded.claim_question]
     if undated.any():
         row = coded.questions.iloc[coded.claim_question[undated][0]]
         raise ModelError(
@@ -54,7 +55,8 @@ def settled_in_time(coded: Coded, cell: Ints, offset: Ints) -> Settled:
             "truth at its time, so each needs one"
         )
     question, rejected = coded.settled_question.astype(np.int64), coded.settled_rejected
-    bad = np.isnan(coded.settled_time) & ~rejected
+    cell = cells.of_answer[coded.settled_answer]
+    bad = np.isnan(coded.settled_time) & ~rejected & ~shaped[question]
     if bad.any():
         row = coded.questions.iloc[question[bad][0]]
         raise ModelError(
@@ -63,14 +65,18 @@ def settled_in_time(coded: Coded, cell: Ints, offset: Ints) -> Settled:
             "holds at its time, so each needs one"
         )
     time = np.where(np.isnan(coded.settled_time), -np.inf, coded.settled_time)
-    return Settled(question, cell - offset[question], time, rejected)
+    kept, place = ~shaped[question], cell - cells.offset[question]
+    return Settled(question[kept], place[kept], time[kept], rejected[kept])
 
 
 def settled_cells(coded: Coded, cells: Cells, changes: bool) -> tuple[Ints, Ints]:
     """Cell of each question's settled truth (-1 for none, the last one where truths change), and the rejected cells."""
     cell = cells.of_answer[coded.settled_answer]
-    truth = ~coded.settled_rejected
+    one_of = ~cells.shaped[coded.settled_question]
+    truth = ~coded.settled_rejected & one_of
     out = np.full(len(coded.questions), -1, np.int64)
+    if cells.items is not None:
+        out = np.where(cells.items.settled, cells.offset[:-1] + cells.items.certain, -1)
     question = coded.settled_question
     out[question[truth]] = cell[truth]
     clash = truth & (out[question] != cell)
@@ -82,7 +88,7 @@ def settled_cells(coded: Coded, cells: Cells, changes: bool) -> tuple[Ints, Ints
             f"and as {cells.value[out[question[i]]]!r} at different times; a truth that changes needs "
             "change=..., such as '1 + (1|attribute)'"
         )
-    rejected = np.unique(cell[coded.settled_rejected])
+    rejected = np.unique(cell[coded.settled_rejected & one_of])
     _refuse_all_rejected(coded, cells, out, rejected, changes)
     return out, rejected
 
@@ -110,13 +116,18 @@ def log_possible(encoded: Encoded, questions: Ints, index: Ints, question: Ints,
     """(cells,) 0, or minus infinity for an answer that is rejected, or where another one is settled; where truths
     change, what was rejected by the time asked about."""
     possible = np.zeros(len(index))
+    sets = encoded.cells.items
+    if sets is not None:
+        mine = encoded.cells.shaped[questions][question]
+        of_cell = questions[question[mine]]
+        possible[mine] = items.possible(sets, of_cell, index[mine] - encoded.cells.offset[of_cell])
     if encoded.settled is not None:
         known = encoded.settled.of(questions)
         gone = known.rejected & (known.time <= at[known.question])
         first = np.searchsorted(question, known.question[gone])
         possible[first + known.cell[gone]] = -np.inf
         return possible
-    settled = encoded.settled_cell[questions][question]
+    settled = np.where(encoded.cells.shaped, -1, encoded.settled_cell)[questions][question]
     possible[(settled >= 0) & (settled != index)] = -np.inf
     possible[np.isin(index, encoded.rejected_cells)] = -np.inf
     return possible

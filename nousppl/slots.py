@@ -36,6 +36,8 @@ class Slots:
     """(rows,) index into the evidence's rows."""
     row_slot: Ints
     row_icell: Ints
+    row_value: Ints
+    """(rows,) equal for rows of an instance that say the same."""
     icell_offset: Ints
     """(instances + 1,)"""
     begin: Floats
@@ -85,7 +87,8 @@ def lay_out(encoded: Encoded, questions: Ints, claims: Ints, local: Ints, seed: 
     icell = offsets(cells)
     row_instance = instance[row_slot]
     row_icell = icell[row_instance] + encoded.row_cell[row] - encoded.cells.offset[questions][question[row_instance]]
-    return Slots(claim, instance, slot_time, question, start, orders, row, row_slot, row_icell, icell, begin)
+    value = row_icell if encoded.row_variant is None else joint(row_icell, encoded.row_variant[row])
+    return Slots(claim, instance, slot_time, question, start, orders, row, row_slot, row_icell, value, icell, begin)
 
 
 def _orders(encoded: Encoded) -> int:

@@ -29,7 +29,12 @@ COLUMNS = [
     "claims",
     "settled",
 ]
-SHOWN: dict[str, Callable[[NDArray[Any]], NDArray[Any]]] = {"reliability": expit, "freshness": np.asarray}
+SHOWN: dict[str, Callable[[NDArray[Any]], NDArray[Any]]] = {
+    "reliability": expit,
+    "freshness": np.asarray,
+    "sensitivity": expit,
+    "specificity": expit,
+}
 """Parts of the table of sources -> what is shown of their predictors."""
 FEW = 200_000
 """Different claims above which the table of sources is made from a sample of them."""

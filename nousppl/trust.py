@@ -16,9 +16,8 @@ from numpy.typing import NDArray
 from nousppl import kin, saving, summaries
 from nousppl.arviz_bridge import container
 from nousppl.asking import Answers
-from nousppl.belief import Belief
 from nousppl.beliefs import Beliefs
-from nousppl.believe import ASKED_DRAWS, unfold
+from nousppl.believe import ASKED_DRAWS, AnyBelief, believe
 from nousppl.blueprint import Blueprint
 from nousppl.densify import write_out
 from nousppl.encode import Encoded
@@ -73,7 +72,7 @@ class Trust:
     _encoded: Any = field(default_factory=weakref.WeakKeyDictionary, init=False)
     _thinned: dict[int, Draws] = field(default_factory=dict, init=False)
 
-    def posterior(self, question: Question, at: Any = None, known_by: Any = None) -> Belief:
+    def posterior(self, question: Question, at: Any = None, known_by: Any = None) -> AnyBelief:
         """The belief about one question given its claims.
 
         Args:
@@ -90,7 +89,7 @@ class Trust:
         """
         if known_by is not None:
             question = question.evidence.known_by(known_by).question(question.entity, question.attribute)
-        return unfold(self, self.encoded(question.evidence), question, asked_at(question.evidence, at))
+        return believe(self, self.encoded(question.evidence), question, asked_at(question.evidence, at))
 
     def program(self, question: Question, backend: str = "numpyro") -> QuestionProgram:
         """The readable probabilistic program of one question at the posterior mean of the parameters: a function
@@ -328,7 +327,7 @@ def _sites(backend: str) -> Sites:
     return NUMPYRO
 
 
-def posterior(question: Question, trust: Trust | None = None, at: Any = None, known_by: Any = None) -> Belief:
+def posterior(question: Question, trust: Trust | None = None, at: Any = None, known_by: Any = None) -> AnyBelief:
     """The belief about a question, see `Trust.posterior`; without a trust, under the weakly informative default
     trust."""
     return (default_trust() if trust is None else trust).posterior(question, at, known_by)

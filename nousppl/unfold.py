@@ -272,10 +272,10 @@ class PairWorld:
         self.slot_claim, self.slot_first_row = problem.slot_claim, data["slot_first_row"]
         self.lag = encoded.origin is not None and encoded.origin.lag
         self.time = self._slot_times(problem)
-        cells = problem.layout.cells
-        said = np.zeros((claims, cells))
         first = data["slot_instance"][data["row_slot"]] == 0
-        said[problem.slot_claim[data["row_slot"][first]], data["row_icell"][first]] = data["row_share"][first]
+        values, value = np.unique(problem.row_value[first], return_inverse=True)
+        said = np.zeros((claims, len(values)))
+        said[problem.slot_claim[data["row_slot"][first]], value] = data["row_share"][first]
         self.match = said @ said.T
         self.size = float(data["slot_size"][0]) if len(data["slot_size"]) else 2.0
         self.looks, self.silence = np.zeros(claims), np.zeros(claims)

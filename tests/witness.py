@@ -60,6 +60,12 @@ class Plain:
     hard: float | None = None
     correlation: float | None = None
     change: Any = None
+    law: list[list[list[float]]] | None = None
+    random: list[float] | None = None
+
+    @property
+    def values(self) -> int:
+        return len(self.prior) if self.random is None else len(self.random)
 
 
 def plain(question: Any) -> Plain:
@@ -97,6 +103,10 @@ class Reading:
         return len(self.question.prior)
 
     @property
+    def V(self) -> int:
+        return self.question.values
+
+    @property
     def n(self) -> int:
         return len(self.said)
 
@@ -110,8 +120,8 @@ def read(question: Any, values: Iterable[int], without: Collection[str] = ()) ->
     q, values = plain(question), [int(x) for x in values]
     if unknown := set(without) - set(RULES):
         raise ValueError(f"no such rules: {unknown}")
-    K, n = len(q.prior), len(values)
-    said = [[float(v == x) for v in range(K)] if x >= 0 else q.weights[j] for j, x in enumerate(values)]
+    V, n = q.values, len(values)
+    said = [[float(v == x) for v in range(V)] if x >= 0 else q.weights[j] for j, x in enumerate(values)]
     share = said if "shares" in without else [[weight / sum(row) for weight in row] for row in said]
 
     r: list[float] = []
@@ -126,7 +136,7 @@ def read(question: Any, values: Iterable[int], without: Collection[str] = ()) ->
 
     counted = [1.0] * n if "origins counted" in without else r
     popularity = [
-        [sum(counted[k] * share[k][x] * fading(q, j, k, without) for k in range(j)) for x in range(K)] for j in range(n)
+        [sum(counted[k] * share[k][x] * fading(q, j, k, without) for k in range(j)) for x in range(V)] for j in range(n)
     ]
     return Reading(q, said, share, r, w, popularity, frozenset(without))
 
@@ -164,6 +174,8 @@ def wrong_answer_law(x: Reading, j: int, z: int, a: float) -> list[float]:
 
 
 def fresh_law(x: Reading, j: int, z: int, d: float) -> list[float]:
+    if x.question.law is not None:
+        return x.question.law[j][z]
     a = reliability(x, j, z, d)
     u = wrong_answer_law(x, j, z, a)
     return [a if v == z else (1 - a) * u[v] for v in range(x.K)]
@@ -173,13 +185,17 @@ def repeat_law(x: Reading, j: int, k: int) -> list[float]:
     """What a repetition of claim k says, times the likelihood ratio of the texts where it says what k said."""
     eps = x.question.copy_error
     rho = 1.0 if "known before" in x.without else x.question.rho[j][k]
-    return [rho * (1 - eps) * x.share[k][v] + eps / x.K for v in range(x.K)]
+    return [rho * (1 - eps) * x.share[k][v] + eps * random_law(x)[v] for v in range(x.V)]
+
+
+def random_law(x: Reading) -> list[float]:
+    return x.question.random or [1 / x.K] * x.K
 
 
 def likelihood(x: Reading, j: int, law: Sequence[float]) -> float:
     """Probability of what claim j says, under a law of its value."""
     none = 1 - sum(x.said[j])
-    return none / x.K + sum(weight * p for weight, p in zip(x.said[j], law, strict=True))
+    return none / x.V + sum(weight * p for weight, p in zip(x.said[j], law, strict=True))
 
 
 def is_silent(x: Reading, j: int) -> bool:
@@ -260,7 +276,7 @@ def origins(
 def total_probability(question: Any, grid: Grid = NO_DIFFICULTY, without: Collection[str] = ()) -> float:
     """Sum of P(x) over all sequences of hard values: 1, times K for every silent own note."""
     q = plain(question)
-    sequences = itertools.product(range(len(q.prior)), repeat=len(q.alpha))
+    sequences = itertools.product(range(q.values), repeat=len(q.alpha))
     return math.fsum(evidence(q, values, grid, without) for values in sequences)
 
 
@@ -271,20 +287,19 @@ def claim_marginal(x: Reading, j: int, z: int, d: float) -> float:
     """P(x_j | earlier claims, z, d) with the origin summed out by the closed formula."""
     if is_silent(x, j):
         return likelihood(x, j, fresh_law(x, j, z, d)) if "own notes" in x.without else 1.0
-    q, K = x.question, x.K
+    q = x.question
     W = sum(x.w[j])
     f = q.alpha[j] / (q.alpha[j] + W)
-    a = reliability(x, j, z, d)
-    u = wrong_answer_law(x, j, z, a)
+    fresh = fresh_law(x, j, z, d)
     p = 0.0
-    for v in range(K):
+    for v in range(x.V):
         if x.said[j][v] == 0:
             continue
         rho = [1.0] * j if "known before" in x.without else q.rho[j]
         M = sum(x.w[j][k] * rho[k] * x.share[k][v] for k in range(j))
-        m = ((1 - q.copy_error) * M + q.copy_error / K * W) / (q.alpha[j] + W)
-        p += x.said[j][v] * (f * (a if v == z else (1 - a) * u[v]) + m)
-    return (1 - sum(x.said[j])) / K + p
+        m = ((1 - q.copy_error) * M + q.copy_error * random_law(x)[v] * W) / (q.alpha[j] + W)
+        p += x.said[j][v] * (f * fresh[v] + m)
+    return (1 - sum(x.said[j])) / x.V + p
 
 
 def log_marginal(

@@ -1,0 +1,71 @@
+"""Shapes of answers in the likelihood: what a claim of another shape than one of several says about each possible
+truth.
+
+A shape gives the log probability of a fresh claim under each cell of its question, and the log mass of the cells.
+Whether the claim is fresh or a repetition is the same question for all shapes: what is repeated is the whole value, a
+list with all its items, and ``nousppl.models.origin`` knows no more of values than which are equal.
+"""
+
+from __future__ import annotations
+
+from nousppl.models import any_of
+from nousppl.models.layout import Layout
+from nousppl.models.namespace import Array, Namespace
+from nousppl.models.origin import Echo
+
+NOTHING = -1e30
+"""Stands for the log of 0; finite, so that its gradient is."""
+
+
+def with_shapes(
+    xp: Namespace,
+    layout: Layout,
+    data: dict[str, Array],
+    theta: dict[str, Array],
+    echo: Echo,
+    logs: tuple[Array, Array],
+) -> tuple[Array, Array]:
+    """Log likelihoods of the claims of all shapes, given those of one of several.
+
+    Args:
+        xp: the array namespace.
+        layout: static sizes.
+        data: arrays of the problem.
+        theta: parameters, those of the shapes among them.
+        echo: what the origins contribute.
+        logs: (slots,) log likelihood of each claim for a truth not named before and (entries,) what is added to it
+            where the entry's cell is the truth. A claim of another shape has entries for all cells of its question, and
+            0 for the first.
+    """
+    slot_log, entry_log = logs
+    fresh, slot = any_of.log_fresh(xp, layout, data, theta), data["any_slot"]
+    whole = either_origin(xp, layout, data, echo, fresh, slot)
+    shaped = xp.sum_by(whole, data["any_entry"], layout.entries)
+    zero = xp.array(0.0)
+    return xp.where(data["slot_shaped"], zero, slot_log), xp.where(data["entry_shaped"], shaped, entry_log)
+
+
+def either_origin(
+    xp: Namespace, layout: Layout, data: dict[str, Array], echo: Echo, log_fresh: Array, slot: Array
+) -> Array:
+    """Log of ``f p(value | fresh) + m`` for some slots; 0 where a claim can neither be fresh nor repeat anything."""
+    first = data["slot_first_row"] if layout.soft else None
+    repeated = echo.repeated if first is None else xp.take(echo.repeated, first)
+    one = _log(xp, echo.fresh)
+    other = _log(xp, repeated)
+    fresh, copied = xp.take(one, slot) + log_fresh, xp.take(other, slot)
+    top = xp.maximum(fresh, copied)
+    whole = top + xp.log(xp.exp(fresh - top) + xp.exp(copied - top))
+    return xp.where(xp.take(echo.silent, slot), xp.array(0.0), whole) if layout.notes else whole
+
+
+def _log(xp: Namespace, p: Array) -> Array:
+    """log p, and `NOTHING` for 0."""
+    there = p > 0.0
+    return xp.where(there, xp.log(xp.where(there, p, xp.array(1.0))), xp.array(NOTHING))
+
+
+def shaped_mass(xp: Namespace, layout: Layout, data: dict[str, Array], theta: dict[str, Array], one_of: Array) -> Array:
+    """(cells,) log base rate of each cell, given that of one-of-several answers."""
+    sets = any_of.log_mass(xp, layout, data, theta)
+    return one_of + xp.sum_by(sets, data["anycell_cell"], layout.cells)

@@ -1,0 +1,108 @@
+"""Shapes of answers: what the truth of an attribute may be, and what its sources are described by.
+
+A shape is a small object. It names the formulas of its sources' parameters; the array code of
+``nousppl.models.any_of`` and its sisters gives the likelihood of a fresh claim under each possible truth (*cell*), and
+``nousppl.shaped`` lays out those truths. Everything else, origins above all, is the same for all shapes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from nousppl.errors import ModelError
+
+
+@dataclass(frozen=True)
+class OneOf:
+    """One answer out of several, the default."""
+
+    name: ClassVar[str] = "one of several"
+
+    @property
+    def formulas(self) -> dict[str, str]:
+        """Part of the model -> formula, beyond those that all shapes share."""
+        return {}
+
+
+@dataclass(frozen=True)
+class AnyOf:
+    """Any of several items: allergies, authors, languages spoken.
+
+    The truth says of every item whether it holds, items independently, each with the chance ``prevalence`` of its
+    attribute (latent truth model, Zhao, Rubinstein, Gemmell & Han 2012, "A Bayesian approach to discovering truth from
+    conflicting sources for data integration", PVLDB 5). A claim is a list of items as text, ``"milk; peanuts"``, blank
+    text or "none" for the empty list. A fresh one names an item that holds with the source's sensitivity (its
+    completeness: what it does not name is weak evidence against it) and leaves out one that does not hold with its
+    specificity; of items that are not named it may deny some (column ``denies`` of the claims, a list like the value).
+    A list is copied whole, so that a claim has one origin.
+
+    The items of a question are those that its claims name or deny, or that are settled, and where the attribute has a
+    closed list (``answers``) that list. Others of the attribute count as not true.
+
+    Attributes:
+        sensitivity: formula of logit P(named | holds, fresh) over columns of claims and sources.
+        specificity: formula of logit P(not named | does not hold, fresh).
+        separator: between the items of a list.
+        settled: "whole": a settled value lists all items that hold; "items": it lists items that hold, others may.
+            A rejection (verdict "false") says of each of its items that it does not hold.
+    """
+
+    name: ClassVar[str] = "any of several"
+    sensitivity: str = "1 + (1|source)"
+    specificity: str = "1 + (1|source)"
+    separator: str = ";"
+    settled: str = "whole"
+
+    def __post_init__(self) -> None:
+        if self.settled not in ("whole", "items"):
+            raise ModelError(f"AnyOf(settled={self.settled!r}): allowed are 'whole' and 'items'")
+        if not isinstance(self.separator, str) or not self.separator.strip():
+            raise ModelError(f"AnyOf(separator={self.separator!r}): give the text between two items, such as ';'")
+
+    @property
+    def formulas(self) -> dict[str, str]:
+        """Part of the model -> formula, beyond those that all shapes share."""
+        return {"sensitivity": self.sensitivity, "specificity": self.specificity}
+
+    def items(self, value: Any) -> tuple[str, ...]:
+        """The items of a list, sorted, each once; none of "none" or blank text."""
+        parts = {part.strip() for part in str(value).split(self.separator)} - {""}
+        return () if parts == {NO_ITEM} else tuple(sorted(parts))
+
+    def text(self, items: tuple[str, ...]) -> str:
+        """A list as text; `items` undoes it."""
+        return f"{self.separator} ".join(items) if items else NO_ITEM
+
+
+NO_ITEM = "none"
+"""The empty list."""
+
+Shape = OneOf | AnyOf
+SHAPES: dict[str, type[Shape]] = {"one_of": OneOf, "any_of": AnyOf}
+"""Shapes by the names that files know them under."""
+
+
+def checked_shapes(given: Mapping[Any, Any] | None) -> dict[Any, Shape]:
+    """Shapes by attribute, those that are the default left out.
+
+    Raises:
+        ModelError: something else than a shape; attributes of one shape whose formulas differ.
+    """
+    out: dict[Any, Shape] = {}
+    first: dict[type, tuple[Any, dict[str, str]]] = {}
+    for attribute, shape in (given or {}).items():
+        if not isinstance(shape, Shape):
+            names = ", ".join(f"nousppl.{one.__name__}()" for one in SHAPES.values())
+            raise ModelError(f"shapes[{attribute!r}] = {shape!r}: allowed are {names}")
+        known, formulas = first.setdefault(type(shape), (attribute, shape.formulas))
+        if formulas != shape.formulas:
+            raise ModelError(
+                f"shapes[{attribute!r}] and shapes[{known!r}] differ in their formulas, {shape.formulas} and "
+                f"{formulas}; all attributes of a shape share them: let them depend on the attribute by a term such as "
+                "(1|attribute)"
+            )
+        if not isinstance(shape, OneOf):
+            out[attribute] = shape
+    return out
