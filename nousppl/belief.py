@@ -75,6 +75,11 @@ class Belief:
     """(n, V) weight with which each claim names each answer, where its value is not the answer's name; optional."""
     witnesses: Floats | None = None
     """(V,) independent witnesses behind each answer, where known without the origins; optional."""
+    ends: pd.DataFrame | None = None
+    """Of what is true for a while: candidates for its end, one row each. ``end`` is "never on", "stated" (with
+    ``until`` and ``until_sd``) or "not stated"; the column ``probability`` sums to 1; ``lower``, ``median`` and
+    ``upper`` are the 5, 50 and 95 % quantiles of the end if this candidate is the true one, the claims being what they
+    are. None for other questions."""
 
     def __post_init__(self) -> None:
         n, size = len(self.status), len(self.answers)

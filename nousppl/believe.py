@@ -13,7 +13,9 @@ from nousppl.compile import compile_problem
 from nousppl.encode import Encoded
 from nousppl.items_belief import ItemsBelief
 from nousppl.models.layout import Layout
-from nousppl.models.shapes import AnyOf
+from nousppl.models.shapes import AnyOf, WhileTrue
+from nousppl.periods import cells_of
+from nousppl.periods_belief import state_belief
 from nousppl.question import Question
 from nousppl.unfold import Course, Unfolded, origins
 from nousppl.unfold_time import UnfoldedInTime
@@ -37,6 +39,11 @@ def believe(trust: Trust, encoded: Encoded, question: Question, at: Floats | Non
     belief, shape = unfold(trust, encoded, question, at), trust.model.shapes.get(question.attribute)
     if isinstance(shape, AnyOf) and encoded.cells.items is not None:
         return ItemsBelief(belief, encoded.cells.items.names[question.index], shape)
+    states = encoded.cells.periods
+    if isinstance(shape, WhileTrue) and states is not None:
+        cells = cells_of(states, np.array([question.index]), np.array([encoded.latest]) if at is None else at)
+        draws = trust.asked(len(belief.samples))["state_log_duration"]
+        return state_belief(belief, states, cells, np.exp(draws[:, states.attribute[question.index]]))
     return belief
 
 

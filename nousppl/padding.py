@@ -28,6 +28,8 @@ SIZES = (
     "echoed",
     "sets",
     "set_cells",
+    "periods",
+    "period_cells",
     "slot_blocks",
     "entry_blocks",
 )
@@ -55,6 +57,8 @@ _DIMENSION = {
     "question": "questions",
     "any": "sets",
     "anycell": "set_cells",
+    "period": "periods",
+    "periodcell": "period_cells",
 }
 """Name of an array, or its first word -> the size of its last axis."""
 
@@ -78,6 +82,8 @@ _TARGET = {
     "term_slot": "slots",
     "any_entry": "entries",
     "anycell_cell": "cells",
+    "period_entry": "entries",
+    "periodcell_cell": "cells",
     "slot_block": "slot_blocks",
     "entry_block": "entry_blocks",
     "block_instance": "instances",
@@ -86,7 +92,7 @@ _TARGET = {
 """Index arrays that things are summed by -> the size that marks an element as padding."""
 
 # A slot that only pads says nothing, so that its likelihood is 1: of 0 the gradient would not be a number.
-_FILL = {"slot_size": 2.0, "slot_looks": 1.0, "slot_silence": 1.0, "row_uniform": 1.0, "term_uniform": 1.0}
+_FILL = {"slot_size": 2.0, "slot_looks": 1.0, "slot_silence": 1.0, "row_uniform": 1.0, "term_uniform": 1.0, "periodcell_width": 1.0}
 
 
 def ladder(layout: Layout) -> Layout:

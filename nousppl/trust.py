@@ -27,6 +27,7 @@ from nousppl.inference.enumeration import NUMPYRO
 from nousppl.inference.options import NUTS, SVI, check_backend
 from nousppl.model import TrustModel, options_of
 from nousppl.models.reference import QuestionProgram
+from nousppl.periods import shown_answers
 from nousppl.question import Question
 
 Floats = NDArray[np.float64]
@@ -134,13 +135,14 @@ class Trust:
         answers = Answers(self.blueprint, encoded, self.asked(draws), self.model.order_seed, mould)
         mean, sd, support = answers.cells(index, asked_at(evidence, at))
         cells, questions = encoded.cells, evidence.questions
+        shown = shown_answers(cells.periods, cells.offset, cells.value, (cells.other, cells.count))
         keys = zip(questions["entity"], questions["attribute"], strict=True)
         return Beliefs(
             questions=questions.reset_index(drop=True),
-            cell_question=np.repeat(index, np.diff(cells.offset)),
-            cell_answer=cells.value,
-            cell_other=cells.other,
-            cell_count=cells.count,
+            cell_question=np.repeat(index, shown.count),
+            cell_answer=shown.answer,
+            cell_other=shown.other,
+            cell_count=shown.stands_for,
             probability=mean,
             sd=sd,
             support=support,
