@@ -46,6 +46,7 @@ def with_shapes(
     if layout.periods:
         fresh, slot = while_true.log_fresh(xp, layout, data, theta), data["period_slot"]
         whole = either_origin(xp, layout, data, echo, fresh, slot)
+        whole = whole + while_true.log_stated(xp, layout, data, theta)
         shaped = shaped + xp.sum_by(whole, data["period_entry"], layout.entries)
     return xp.where(data["slot_shaped"], zero, slot_log), xp.where(data["entry_shaped"], shaped, entry_log)
 

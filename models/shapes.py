@@ -87,9 +87,10 @@ class WhileTrue:
     The end is one latent number. At the first claim or settled fact of a question the state is on with a learned chance
     of its attribute (before that it counts as then). If it is on, one of K ends is the true one, each equally probable:
     those that claims state, points or normal laws, and ends that nobody stated, which are exponential with a learned
-    mean duration. K is ``answers={attribute: K}``, or one more than claims state. A fresh claim is right about the
-    state at its time with the source's reliability, and where it states an end, about that with the same reliability;
-    how often ends are stated is learned. Questions have no difficulty, and wrong ends no popularity.
+    mean duration; those that are stated come from that law too, and so tell how long states last. K is
+    ``answers={attribute: K}``, or one more than claims state of one entity. A fresh claim is right about the state at
+    its time with the source's reliability, and where it states an end, about that with the same reliability; how often
+    ends are stated is learned. Questions have no difficulty, and wrong ends no popularity.
     """
 
     name: ClassVar[str] = "true for a while"

@@ -72,6 +72,15 @@ def log_fresh(xp: Namespace, layout: Layout, data: dict[str, Array], theta: dict
     )
 
 
+def log_stated(xp: Namespace, layout: Layout, data: dict[str, Array], theta: dict[str, Array]) -> Array:
+    """(periods,) log density of the end that a claim states for the first time, whatever the truth.
+
+    All K ends of a question come from one exponential law, so that what is stated tells how long states last.
+    """
+    log_mean = xp.take(theta["log_duration"], data["period_attribute"])
+    return -data["period_first"] * (log_mean + data["period_lead"] * xp.exp(-log_mean))
+
+
 def log_mass(xp: Namespace, layout: Layout, data: dict[str, Array], theta: dict[str, Array]) -> Array:
     """(period cells,) log probability of each cell: that the state is on at first, which of the K ends is the true one,
     and that it lies in the cell's interval. An end that nobody stated is exponential from the first time on."""

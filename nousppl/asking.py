@@ -18,8 +18,8 @@ from nousppl.models.hierarchy import Design
 from nousppl.models.program import OF_QUESTIONS, PARTS, Plan, Predictor
 from nousppl.models.terms import by_draw, by_read
 from nousppl.padding import Mould, ladder, pad, pad_last, rounded
-from nousppl.periods import by_state
 from nousppl.ragged import mix, uniform
+from nousppl.shown import by_state
 from nousppl.unfold import Logs
 
 if TYPE_CHECKING:
@@ -232,7 +232,7 @@ class Answers:
 
     def cells(self, questions: NDArray[np.int64], at: Floats | None = None) -> tuple[Floats, Floats, Floats]:
         """Mean probability, its standard deviation over draws, and fresh witnesses, of all answers of the questions in
-        order (cells; of what is true for a while True and False), at the times (questions,) or (1,) that are asked about."""
+        order (cells; of what is true for a while True and False), at the times (questions,) or (1,) asked about."""
         from nousppl.inference.exact import posterior_cells
 
         parts = []

@@ -78,7 +78,7 @@ def compile_problem(encoded: Encoded, questions: Ints, seed: int = 0, at: Floats
         seed: keys the random orders of claims whose order is not known.
         at: (questions,) times asked about, where truths change; default the latest time of the evidence.
     """
-    at = np.full(len(questions), encoded.latest) if at is None else at
+    at = np.full(len(questions), encoded.latest) if at is None else np.where(np.isnan(at), encoded.latest, at)
     offset = encoded.claim_offset
     claims = ranges(offset[questions], np.diff(offset)[questions])
     local = np.repeat(np.arange(len(questions)), np.diff(offset)[questions])

@@ -13,10 +13,11 @@ from nousppl.asking import bias_sources, parameter_draws
 from nousppl.blueprint import Blueprint
 from nousppl.compile import Problem, compile_problem
 from nousppl.encode import Encoded, is_confused
-from nousppl import periods
 from nousppl.items import law_of_lists
 from nousppl.models.dense import Change, DenseQuestion
 from nousppl.models.program import COPY_ERROR
+from nousppl.period_arrays import law_of_states
+from nousppl.periods import cells_of
 from nousppl.unfold import PairWorld
 
 Draws = dict[str, NDArray[np.float64]]
@@ -143,11 +144,11 @@ def _of_states(
     """A question about what is true for a while: its claims have the laws of statements."""
     states = encoded.cells.periods
     assert states is not None
-    cells, claims = periods.cells_of(states, problem.questions, problem.at), problem.claims[order]
+    cells, claims = cells_of(states, problem.questions, problem.at), problem.claims[order]
     right = np.minimum(expit(theta["logit"][: len(claims)][order]), dense.ceiling)
     stated = float(expit(theta["state_logit_stated"][states.attribute[problem.questions[0]]]))
     times = encoded.coded.claim_time[claims]
-    law, weights, random, _ = periods.law_of_states(states, cells, claims, times, right, stated)
+    law, weights, random, _ = law_of_states(states, cells, claims, times, right, stated)
     return dense._replace(law=law, weights=weights, random=random, beta=None, difficulty_sd=0.0, hard=None)
 
 

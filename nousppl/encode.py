@@ -23,8 +23,8 @@ from nousppl.models.program import OF_QUESTIONS
 from nousppl.models.shapes import AnyOf, Shape, WhileTrue
 from nousppl.models.specification import Errors, Origin
 from nousppl.models.terms import PAIRS, OwnTerm
-from nousppl.periods import Periods, find_periods
 from nousppl.own import PairColumns, claim_columns, pair_columns
+from nousppl.periods import Periods, find_periods
 from nousppl.ragged import offsets
 from nousppl.settled import Settled, settled_cells, settled_in_time
 from nousppl.statements import most_ends, read_statements

@@ -92,7 +92,14 @@ _TARGET = {
 """Index arrays that things are summed by -> the size that marks an element as padding."""
 
 # A slot that only pads says nothing, so that its likelihood is 1: of 0 the gradient would not be a number.
-_FILL = {"slot_size": 2.0, "slot_looks": 1.0, "slot_silence": 1.0, "row_uniform": 1.0, "term_uniform": 1.0, "periodcell_width": 1.0}
+_FILL = {
+    "slot_size": 2.0,
+    "slot_looks": 1.0,
+    "slot_silence": 1.0,
+    "row_uniform": 1.0,
+    "term_uniform": 1.0,
+    "periodcell_width": 1.0,
+}
 
 
 def ladder(layout: Layout) -> Layout:

@@ -13,12 +13,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from scipy.special import log_ndtr
 
 from nousppl.coded import Coded
 from nousppl.errors import ModelError
 from nousppl.evidence import Evidence
-from nousppl.models.while_true import NOTHING
 from nousppl.ragged import Floats, Ints, offsets, ranges
 from nousppl.statements import distinct_ends, read_statements
 
@@ -37,6 +35,8 @@ class Periods:
     """(J,) whether each claim says that the state is on."""
     stated: Ints
     """(J,) component whose end it states; 0 for none."""
+    lead: Floats
+    """(J,) time from the first time of its question to the end that it is the first to state; NaN for other claims."""
     start: Floats
     """(Q,) time of the first claim or settled fact: the state is on from then, or never."""
     ends: Floats
@@ -161,11 +161,18 @@ def find_periods(
     stated = claims.merge(found.assign(place=place - component[question]), on=keys, how="left")["place"]
     fact_question, fact_time, fact_on = _facts(coded, mine)
     start, time_offset, time = _times(coded, mine, fact_question, fact_time)
+    of_claim = np.where(np.isnan(said.until), 0, stated.fillna(0)).astype(np.int64)
+    # Claims that are known to repeat another are left out of the likelihood.
+    counted = claims[~np.isnan(said.until) & (coded.claim_origin < 0)]
+    first = counted.index[~counted.duplicated()].to_numpy(np.int64)
+    lead = np.full(len(claims), np.nan)
+    lead[first] = said.until[first] - start[coded.claim_question[first]]
     return Periods(
         attributes=names,
         attribute=said.attribute,
         says=said.says,
-        stated=np.where(np.isnan(said.until), 0, stated.fillna(0)).astype(np.int64),
+        stated=of_claim,
+        lead=lead,
         start=start,
         ends=given,
         component_offset=component,
@@ -262,184 +269,3 @@ def possible(periods: Periods, cells: PeriodCells) -> Floats:
     out = np.zeros(len(count))
     out[cell[wrong]] = -np.inf
     return out
-
-
-def log_normal_between(low: Floats, high: Floats) -> Floats:
-    """log of the standard normal probability of an interval, accurate in both tails; low <= high."""
-    flipped = low > 0.0
-    low, high = np.where(flipped, -high, low), np.where(flipped, -low, high)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        out = log_ndtr(high) + np.log1p(-np.exp(log_ndtr(low) - log_ndtr(high)))
-    return np.where(high > low, out, -np.inf)
-
-
-def log_in_interval(cells: PeriodCells, start: Floats) -> Floats:
-    """(cells,) log probability that a stated end lies in the cell, given which component is true: a normal law that
-    begins at the first time (cells,); 0 for points and for ends that nobody stated, whose law has parameters."""
-    normal = cells.sd > 0.0
-    scale = np.where(normal, cells.sd, 1.0)
-    middle = np.where(normal, cells.end, 0.0)
-    with np.errstate(invalid="ignore"):
-        z = [np.where(normal, (edge - middle) / scale, 0.0) for edge in (cells.low, cells.high, start)]
-    inside = log_normal_between(z[0], z[1]) - log_ndtr(-z[2])
-    return np.where(normal, inside, 0.0)
-
-
-def cell_arrays(periods: Periods, cells: PeriodCells, cell: Ints) -> dict[str, NDArray[Any]]:
-    """Arrays of the cells of states, given their places among all cells; see ``nousppl.models.while_true.log_mass``."""
-    question = cells.question
-    ends, last = periods.ends[question], periods.last[question]
-    is_open, empty = cells.component == last, cells.high <= cells.low
-    point = ~is_open & ~(cells.sd > 0.0)
-    # The ends that nobody stated are alike, and one of them is the true one.
-    log = np.where(is_open, np.log(np.maximum(ends - (last - 1.0), 1.0)), 0.0) - np.log(ends)
-    log += np.maximum(log_in_interval(cells, periods.start[question]), NOTHING)
-    bounded = is_open & np.isfinite(cells.high) & ~empty
-    width = np.where(bounded, cells.high, 1.0) - np.where(bounded, cells.low, 0.0)
-    return {
-        "periodcell_cell": cell,
-        "periodcell_attribute": periods.attribute[question],
-        "periodcell_on": cells.component > 0,
-        "periodcell_open": is_open & ~empty,
-        "periodcell_last": np.isinf(cells.high),
-        "periodcell_begin": np.where(is_open, cells.low, 0.0) - np.where(is_open, periods.start[question], 0.0),
-        "periodcell_width": width,
-        "periodcell_log": np.where(empty & ~point, NOTHING, log),
-    }
-
-
-def factors(
-    periods: Periods, says: Bools, stated: Ints, on: Bools, component: Ints, ends: Floats
-) -> dict[str, NDArray[Any]]:
-    """What the law of a fresh claim is made of, see ``nousppl.models.while_true.log_fresh``: how often a and 1 - a, s
-    and 1 - s occur in it, and the log of the rest."""
-    dated, right = says & (stated > 0), says & (stated > 0) & (stated == component)
-    agrees = (says == on).astype(np.float64)
-    among = np.where(on, np.where(right, 1.0, ends - 1.0), ends)
-    return {
-        "right": agrees + (dated & on & right),
-        "wrong": 1.0 - agrees + (dated & on & ~right),
-        "stated": dated.astype(np.float64),
-        "plain": (says & ~dated).astype(np.float64),
-        "log": np.where(dated, -np.log(among), 0.0),
-    }
-
-
-def entry_arrays(
-    periods: Periods, cells: PeriodCells, chosen: Ints, claim: Ints, time: Floats, places: tuple[Ints, Ints, Ints]
-) -> dict[str, NDArray[Any]]:
-    """Arrays of the entries of states.
-
-    Args:
-        periods: of the evidence.
-        cells: of the problem.
-        chosen: (periods,) which of these cells each entry is about.
-        claim: (periods,) its claim, in the evidence.
-        time: (periods,) time of that claim.
-        places: (periods,) place of each entry among all entries, its slot, and its claim in the problem.
-    """
-    question = cells.question[chosen]
-    on, component = time <= cells.low[chosen], cells.component[chosen]
-    made_of = factors(periods, periods.says[claim], periods.stated[claim], on, component, periods.ends[question])
-    entry, slot, local = places
-    out: dict[str, NDArray[Any]] = {"period_entry": entry, "period_slot": slot, "period_claim": local}
-    out["period_attribute"] = periods.attribute[question]
-    return out | {f"period_{name}": array for name, array in made_of.items()}
-
-
-def law_of_states(
-    periods: Periods, cells: PeriodCells, claims: Ints, times: Floats, right: Floats, stated: float
-) -> tuple[Floats, Floats, Floats, tuple[Any, ...]]:
-    """The law of each claim on one state, for the readable program.
-
-    Args:
-        periods: of the evidence.
-        cells: those of the question.
-        claims: (n,) its claims, in the evidence.
-        times: (n,) their times.
-        right: (n,) P(right | fresh).
-        stated: chance that a claim that the state is on states an end.
-
-    Returns:
-        (n, cells, V) the law, (n, V) what each claim says, (V,) the law of a repetition that goes wrong, and the V
-        values: pairs of what is said of the state and the component whose end is stated, and None for any other.
-    """
-    said = list(zip(periods.says[claims].tolist(), periods.stated[claims].tolist(), strict=True))
-    values, K = sorted(set(said)), float(periods.ends[cells.question[0]])
-    law = np.zeros((len(claims), len(cells.low), len(values) + 1))
-    for j, a in enumerate(right):
-        for c, (low, component) in enumerate(zip(cells.low, cells.component, strict=True)):
-            on = times[j] <= low
-            p_on = a if on else 1.0 - a
-            for v, (says, end) in enumerate(values):
-                p = 1.0 - p_on
-                if says and not end:
-                    p = p_on * (1.0 - stated)
-                elif says:
-                    among = (a if end == component else (1.0 - a) / (K - 1.0)) if on else 1.0 / K
-                    p = p_on * stated * among
-                law[j, c, v] = p
-    law[:, :, -1] = np.maximum(1.0 - law.sum(-1), 0.0)
-    weights = np.zeros((len(claims), len(values) + 1))
-    weights[np.arange(len(claims)), [values.index(one) for one in said]] = 1.0
-    random = np.r_[np.full(len(values), 1.0 / (K + 2.0)), max(1.0 - len(values) / (K + 2.0), 0.0)]
-    return law, weights, random, (*values, None)
-
-
-class Shown(NamedTuple):
-    """Answers of questions as they are shown: of a state True and False in place of its cells."""
-
-    count: Ints
-    """(Q,) answers of each question."""
-    answer: NDArray[np.object_]
-    other: Bools
-    stands_for: Floats
-    """Number of answers that each stands for."""
-
-
-def shown_answers(periods: Periods | None, offset: Ints, value: NDArray[np.object_], rest: tuple[Bools, Floats]) -> Shown:
-    """The answers that are shown of all questions.
-
-    Args:
-        periods: states of the evidence.
-        offset: (Q + 1,) cells of each question.
-        value: (cells,) answers.
-        rest: (cells,) whether a cell is "other", and how many answers it stands for.
-    """
-    count = np.diff(offset)
-    if periods is None:
-        return Shown(count, value, *rest)
-    kept = ~np.repeat(periods.attribute >= 0, count) | (np.arange(len(value)) - np.repeat(offset[:-1], count) < 2)
-    first = offset[:-1][periods.attribute >= 0]
-    answer = value.copy()
-    answer[first], answer[first + 1] = True, False
-    return Shown(np.where(periods.attribute >= 0, 2, count), answer[kept], rest[0][kept], rest[1][kept])
-
-
-def by_state(
-    periods: Periods | None, questions: Ints, sizes: Ints, at: Floats, draws: Floats, support: Floats
-) -> tuple[Floats, Floats]:
-    """Probabilities by draw, and witnesses, of the answers that are shown, given those of the cells.
-
-    Args:
-        periods: states of the evidence.
-        questions: (questions,) indices in the evidence.
-        sizes: (questions,) number of cells of each.
-        at: (questions,) times asked about.
-        draws: (draws, cells) probability of each cell under each draw.
-        support: (cells,) fresh witnesses: of states, of "it is not so" and "it is so" in the first two cells.
-    """
-    if periods is None or not (periods.attribute[questions] >= 0).any():
-        return draws, support
-    lasting = periods.attribute[questions] >= 0
-    of_cell, start = np.repeat(np.arange(len(questions)), sizes), offsets(sizes)[:-1]
-    first = offsets(np.where(lasting, 2, sizes))
-    place = np.arange(len(of_cell)) - start[of_cell]
-    mine = lasting[of_cell]
-    place[mine] = np.where(cells_of(periods, questions, at).on, 0, 1)
-    out = np.zeros((len(draws), int(first[-1])))
-    np.add.at(out.T, first[of_cell] + place, draws.T)
-    fresh = np.zeros(int(first[-1]))
-    fresh[first[of_cell[~mine]] + place[~mine]] = support[~mine]
-    fresh[first[:-1][lasting]], fresh[first[:-1][lasting] + 1] = support[start[lasting] + 1], support[start[lasting]]
-    return out, fresh

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nousppl import items, periods
+from nousppl import items, period_arrays, periods
 from nousppl.encode import Encoded
 from nousppl.ragged import Floats, Ints, offsets
 from nousppl.slots import Slots
@@ -76,8 +76,8 @@ def _of_states(
     claim = slots.claim[slot]
     first = offsets(np.where(mine, states.sizes()[questions], 0))[local]
     time = encoded.coded.claim_time[claims[claim]]
-    out = periods.entry_arrays(states, cells, first + chosen, claims[claim], time, (entry, slot, claim))
-    return out | periods.cell_arrays(states, cells, np.flatnonzero(mine[data["cell_question"]]))
+    out = period_arrays.entry_arrays(states, cells, first + chosen, claims[claim], time, (entry, slot, claim))
+    return out | period_arrays.cell_arrays(states, cells, np.flatnonzero(mine[data["cell_question"]]))
 
 
 def _entries(mine: NDArray[np.bool_], data: dict[str, Any], slots: Slots) -> tuple[Ints, Ints]:

@@ -27,8 +27,8 @@ from nousppl.inference.enumeration import NUMPYRO
 from nousppl.inference.options import NUTS, SVI, check_backend
 from nousppl.model import TrustModel, options_of
 from nousppl.models.reference import QuestionProgram
-from nousppl.periods import shown_answers
 from nousppl.question import Question
+from nousppl.shown import shown_answers
 
 Floats = NDArray[np.float64]
 
@@ -306,7 +306,7 @@ class Trust:
 
 
 def asked_at(evidence: Evidence, at: Any) -> Floats | None:
-    """(questions,) or (1,) times asked about as the evidence counts them; None for the latest.
+    """(questions,) or (1,) times asked about as the evidence counts them; None, or a missing one, for the latest.
 
     Raises:
         QuestionError: a time of another kind than those of the evidence, or one for some of the questions only.
@@ -317,7 +317,7 @@ def asked_at(evidence: Evidence, at: Any) -> Floats | None:
         return np.array([evidence.as_time(at)])
     if len(at) != len(evidence.questions):
         raise QuestionError(f"at: {len(at)} times for {len(evidence.questions)} questions; give one for each, or one")
-    return np.array([evidence.as_time(time) for time in at])
+    return np.array([np.nan if pd.isna(time) else evidence.as_time(time) for time in at])
 
 
 def _sites(backend: str) -> Sites:

@@ -73,7 +73,7 @@ class Contestant:
         """Whether it knows truths that change, so that it matters which time is asked about."""
         if not isinstance(self.model, TrustModel):
             return False
-        return self.model.change is not None or any(isinstance(s, WhileTrue) for s in self.model.shapes.values())
+        return self.model.change is not None or lasts(self.model)
 
     @property
     def name(self) -> str:
@@ -83,6 +83,11 @@ class Contestant:
             if isinstance(self.model, TrustModel)
             else getattr(self.model, "__name__", repr(self.model))
         )
+
+
+def lasts(model: TrustModel) -> bool:
+    """Whether something of what it knows is true for a while."""
+    return any(isinstance(shape, WhileTrue) for shape in model.shapes.values())
 
 
 def cross_validate(
