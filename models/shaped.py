@@ -46,7 +46,6 @@ def with_shapes(
     if layout.periods:
         fresh, slot = while_true.log_fresh(xp, layout, data, theta), data["period_slot"]
         whole = either_origin(xp, layout, data, echo, fresh, slot)
-        whole = whole + while_true.log_stated(xp, layout, data, theta)
         shaped = shaped + xp.sum_by(whole, data["period_entry"], layout.entries)
     return xp.where(data["slot_shaped"], zero, slot_log), xp.where(data["entry_shaped"], shaped, entry_log)
 
@@ -69,6 +68,13 @@ def _log(xp: Namespace, p: Array) -> Array:
     """log p, and `NOTHING` for 0."""
     there = p > 0.0
     return xp.where(there, xp.log(xp.where(there, p, xp.array(1.0))), xp.array(NOTHING))
+
+
+def with_density(xp: Namespace, layout: Layout, data: dict[str, Array], theta: dict[str, Array], logs: Array) -> Array:
+    """(cells,) log likelihoods with the density of what claims say of numbers that no truth goes by."""
+    if not layout.period_cells:
+        return logs
+    return logs + xp.sum_by(while_true.log_stated(xp, layout, data, theta), data["periodcell_cell"], layout.cells)
 
 
 def shaped_mass(xp: Namespace, layout: Layout, data: dict[str, Array], theta: dict[str, Array], one_of: Array) -> Array:

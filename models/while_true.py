@@ -73,12 +73,12 @@ def log_fresh(xp: Namespace, layout: Layout, data: dict[str, Array], theta: dict
 
 
 def log_stated(xp: Namespace, layout: Layout, data: dict[str, Array], theta: dict[str, Array]) -> Array:
-    """(periods,) log density of the end that a claim states for the first time, whatever the truth.
+    """(period cells,) log density of the ends that claims on the question state, the same for all of its cells.
 
     All K ends of a question come from one exponential law, so that what is stated tells how long states last.
     """
-    log_mean = xp.take(theta["log_duration"], data["period_attribute"])
-    return -data["period_first"] * (log_mean + data["period_lead"] * xp.exp(-log_mean))
+    log_mean = xp.take(theta["log_duration"], data["periodcell_attribute"])
+    return -data["periodcell_stated"] * log_mean - data["periodcell_lead"] * xp.exp(-log_mean)
 
 
 def log_mass(xp: Namespace, layout: Layout, data: dict[str, Array], theta: dict[str, Array]) -> Array:

@@ -52,6 +52,8 @@ def cell_arrays(periods: Periods, cells: PeriodCells, cell: Ints) -> dict[str, N
         "periodcell_on": cells.component > 0,
         "periodcell_open": is_open & ~empty,
         "periodcell_last": np.isinf(cells.high),
+        "periodcell_stated": periods.heard[question],
+        "periodcell_lead": periods.lead[question],
         "periodcell_begin": np.where(is_open, cells.low, 0.0) - np.where(is_open, periods.start[question], 0.0),
         "periodcell_width": width,
         "periodcell_log": np.where(empty & ~point, NOTHING, log),
@@ -94,8 +96,6 @@ def entry_arrays(
     entry, slot, local = places
     out: dict[str, NDArray[Any]] = {"period_entry": entry, "period_slot": slot, "period_claim": local}
     out["period_attribute"] = periods.attribute[question]
-    first = ~np.isnan(periods.lead[claim])
-    out["period_first"], out["period_lead"] = first.astype(np.float64), np.where(first, periods.lead[claim], 0.0)
     return out | {f"period_{name}": array for name, array in made_of.items()}
 
 

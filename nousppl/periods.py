@@ -35,8 +35,10 @@ class Periods:
     """(J,) whether each claim says that the state is on."""
     stated: Ints
     """(J,) component whose end it states; 0 for none."""
+    heard: Floats
+    """(Q,) number of different ends that claims state, those aside that are known to repeat another."""
     lead: Floats
-    """(J,) time from the first time of its question to the end that it is the first to state; NaN for other claims."""
+    """(Q,) sum of the times from the first time to these ends."""
     start: Floats
     """(Q,) time of the first claim or settled fact: the state is on from then, or never."""
     ends: Floats
@@ -164,15 +166,15 @@ def find_periods(
     of_claim = np.where(np.isnan(said.until), 0, stated.fillna(0)).astype(np.int64)
     # Claims that are known to repeat another are left out of the likelihood.
     counted = claims[~np.isnan(said.until) & (coded.claim_origin < 0)]
-    first = counted.index[~counted.duplicated()].to_numpy(np.int64)
-    lead = np.full(len(claims), np.nan)
-    lead[first] = said.until[first] - start[coded.claim_question[first]]
+    counted = counted.drop_duplicates()
+    of_end, length = counted["question"].to_numpy(), len(coded.questions)
     return Periods(
         attributes=names,
         attribute=said.attribute,
         says=said.says,
         stated=of_claim,
-        lead=lead,
+        heard=np.bincount(of_end, minlength=length).astype(np.float64),
+        lead=np.bincount(of_end, counted["until"].to_numpy() - start[of_end], minlength=length),
         start=start,
         ends=given,
         component_offset=component,

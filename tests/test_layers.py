@@ -18,11 +18,12 @@ LAYERS = {
     "tools": "arviz_bridge calibration checks coded ragged rank_tests value_text _keys _lineage _report _writing",
     "evidence": "tables evidence folds question _files _notes _reading _record _settling _soft _sources _times _values",
     "models": "models.*",
-    "compile": "affinity items own settled shaped statements periods encode blueprint slots lanes listed text compile votes padding "
-    "simulate unfold unfold_time",
+    "compile": "affinity items own settled shaped statements periods period_arrays shown encode blueprint slots lanes "
+    "listed text compile votes padding simulate unfold unfold_time",
     "inference": "inference.*",
     "fit": "asking densify fitting importance kin summaries updating",
-    "belief": "belief items_belief periods_belief believe beliefs beliefs_arviz beliefs_files display echoes held_out plotting",
+    "belief": "belief items_belief periods_belief believe beliefs beliefs_arviz beliefs_files display echoes held_out "
+    "plotting",
     "trust": "arviz_groups generate learned model programs ranked saving simulated_sets simulation_calibration trust",
     "use": "ballots baselines comparison config datasets diagnostics in_order peers power_scaling report validation",
     "command line": "cli console demo",
