@@ -42,7 +42,8 @@ def cell_arrays(periods: Periods, cells: PeriodCells, cell: Ints) -> dict[str, N
     is_open, empty = cells.component == last, cells.high <= cells.low
     point = ~is_open & ~(cells.sd > 0.0)
     # The ends that nobody stated are alike, and one of them is the true one.
-    log = np.where(is_open, np.log(np.maximum(ends - (last - 1.0), 1.0)), 0.0) - np.log(ends)
+    left = ends - (last - 1.0)
+    log = np.where(is_open, np.where(left > 0.0, np.log(np.maximum(left, 1.0)), NOTHING), 0.0) - np.log(ends)
     log += np.maximum(log_in_interval(cells, periods.start[question]), NOTHING)
     bounded = is_open & np.isfinite(cells.high) & ~empty
     width = np.where(bounded, cells.high, 1.0) - np.where(bounded, cells.low, 0.0)

@@ -134,7 +134,7 @@ def find_periods(
         size: attribute -> number of plausible ends.
 
     Raises:
-        ModelError: what `read_statements` refuses, a closed list, fewer ends than claims state and one more, settled
+        ModelError: what `read_statements` refuses, a closed list, fewer ends than claims state, settled
             facts that contradict each other.
     """
     names = tuple(attributes)
@@ -174,7 +174,7 @@ def find_periods(
         says=said.says,
         stated=of_claim,
         heard=np.bincount(of_end, minlength=length).astype(np.float64),
-        lead=np.bincount(of_end, counted["until"].to_numpy() - start[of_end], minlength=length),
+        lead=np.asarray(np.bincount(of_end, counted["until"].to_numpy() - start[of_end], minlength=length), np.float64),
         start=start,
         ends=given,
         component_offset=component,
@@ -189,13 +189,13 @@ def find_periods(
 
 
 def _refuse_few(coded: Coded, count: Ints, given: Floats, attribute: Ints) -> None:
-    few = np.flatnonzero((attribute >= 0) & (given < count + 1))
+    few = np.flatnonzero((attribute >= 0) & (given < count))
     if len(few):
         row = coded.questions.iloc[few[0]]
         raise ModelError(
-            f"answers[{row['attribute']!r}] = {int(given[few[0]])}: claims on {len(few)} questions state as many ends "
-            f"or more, first entity {row['entity']!r} with {count[few[0]]}; the number of plausible ends is at least "
-            "one more than are stated"
+            f"answers[{row['attribute']!r}] = {int(given[few[0]])}: claims on {len(few)} questions state more ends, "
+            f"first entity {row['entity']!r} with {count[few[0]]}; the number of plausible ends is at least that of "
+            "the stated ones"
         )
 
 

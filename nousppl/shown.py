@@ -14,7 +14,7 @@ from nousppl.ragged import Floats, Ints, offsets
 class Shown(NamedTuple):
     """Answers of questions as they are shown: of a state True and False in place of its cells."""
 
-    count: Ints
+    counts: Ints
     """(Q,) answers of each question."""
     answer: NDArray[np.object_]
     other: Bools

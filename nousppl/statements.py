@@ -117,7 +117,7 @@ def _refuse(table: Table, column: str, bad: NDArray[np.bool_], problem: str, all
 def most_ends(coded: Coded, statements: Statements, attributes: Iterable[Any]) -> dict[Any, int]:
     """Attribute -> one more than the most different ends that claims state of one entity."""
     found = distinct_ends(coded, statements)
-    counts = np.bincount(found["question"], minlength=len(coded.questions))
+    counts = np.bincount(found["question"].to_numpy(), minlength=len(coded.questions))
     return {
         name: 1 + max(1, int(counts[statements.attribute == place].max(initial=0)))
         for place, name in enumerate(attributes)

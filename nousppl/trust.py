@@ -139,7 +139,7 @@ class Trust:
         keys = zip(questions["entity"], questions["attribute"], strict=True)
         return Beliefs(
             questions=questions.reset_index(drop=True),
-            cell_question=np.repeat(index, shown.count),
+            cell_question=np.repeat(index, shown.counts),
             cell_answer=shown.answer,
             cell_other=shown.other,
             cell_count=shown.stands_for,

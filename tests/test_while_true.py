@@ -413,9 +413,9 @@ def test_words_for_other_bad_input() -> None:
         nous.TrustModel(shapes=shapes).fit(nous.Evidence(one.claims.assign(weight=0.5)))
     with pytest.raises(nous.ModelError, match="has no list of answers"):
         reliable(answers={"away": [True, False]}).posterior(question)
-    two = states_of(("a", True, 0.0, 4.0, None), ("a", True, 1.0, 5.0, None))
-    with pytest.raises(nous.ModelError, match="plausible ends is at least one more"):
-        reliable(answers={"away": 2}).posterior(two.question("e", "away"))
+    three = states_of(*(("a", True, 0.0, end, None) for end in (4.0, 5.0, 6.0)))
+    with pytest.raises(nous.ModelError, match="plausible ends is at least that of the stated ones"):
+        reliable(answers={"away": 2}).posterior(three.question("e", "away"))
     back = pd.DataFrame({"entity": "e", "attribute": "away", "value": [False, True], "time": [5.0, 6.0]})
     with pytest.raises(nous.ModelError, match="does not come back"):
         reliable().posterior(one.with_settled(back).question("e", "away"))
