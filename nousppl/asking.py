@@ -17,7 +17,7 @@ from nousppl.encode import Encoded
 from nousppl.models.hierarchy import Design
 from nousppl.models.program import OF_QUESTIONS, PARTS, Plan, Predictor
 from nousppl.models.terms import by_draw, by_read
-from nousppl.padding import Mould, ladder, pad, pad_last, rounded
+from nousppl.padding import Mould, ladder, pad, pad_last, roomy
 from nousppl.ragged import mix, uniform
 from nousppl.shown import by_state
 from nousppl.unfold import Logs
@@ -289,7 +289,7 @@ class OneQuestion:
         from nousppl.inference.exact import block_size
 
         # Of other shapes, the number of cells goes by no other size.
-        self.problem, self.layout = problem, rounded([problem.layout]) if shaped(problem) else ladder(problem.layout)
+        self.problem, self.layout = problem, roomy(problem.layout) if shaped(problem) else ladder(problem.layout)
         self.features = blueprint.plan.features
         self.data, self.parameters = ready(blueprint, encoded, problem, self.layout, draws, self.layout.slots)
         self.draws = len(self.parameters["logit"])

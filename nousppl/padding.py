@@ -133,6 +133,20 @@ def ladder(layout: Layout) -> Layout:
         step *= 2
 
 
+def roomy(layout: Layout) -> Layout:
+    """The layout that a single question of another shape than one of several is padded to: what follows from the
+    numbers of claims and of cells is as large as these allow once they are rounded, so that questions of about the same
+    size share compiled code."""
+    held = rounded([layout])
+    entries = max(held.entries, held.slots * held.cells)
+    sizes = {"entries": entries, "terms": max(held.terms, entries), "icells": max(held.icells, held.cells)}
+    for of_entries, of_cells in (("sets", "set_cells"), ("periods", "period_cells")):
+        if getattr(layout, of_cells):
+            sizes |= {of_entries: entries, of_cells: held.cells}
+    rounds = max(held.rounds, (held.slots - 1).bit_length())
+    return held._replace(**sizes, rounds=rounds)  # type: ignore[arg-type]
+
+
 def rounded(layouts: list[Layout]) -> Layout:
     """The smallest layout with sizes of the form 2^k or 3/4 2^k that holds all of these."""
     largest = {name: _round_up(max(getattr(layout, name) for layout in layouts)) for name in SIZES}

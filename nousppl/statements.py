@@ -128,5 +128,5 @@ def distinct_ends(coded: Coded, statements: Statements) -> pd.DataFrame:
     """Different ends of each question, sorted: question, until, sd. Two are the same where date and spread are."""
     stated = ~np.isnan(statements.until)
     columns = {"question": coded.claim_question, "until": statements.until, "sd": statements.sd}
-    frame = pd.DataFrame({name: column[stated] for name, column in columns.items()})
+    frame = pd.DataFrame(columns)[stated]
     return frame.drop_duplicates().sort_values(list(columns)).reset_index(drop=True)
