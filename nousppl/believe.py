@@ -123,7 +123,7 @@ def affordable(layout: Layout) -> int:
 
 def _status(encoded: Encoded, start: int, j: int) -> str:
     coded = encoded.coded
-    if coded.claim_origin[start + j] >= 0:
+    if not encoded.used[start + j]:
         return f"repeats {coded.claim_id[coded.claim_origin[start + j]]} (given)"
     return "own note" if coded.claim_derived[start + j] else ""
 

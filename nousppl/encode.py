@@ -277,7 +277,7 @@ def encode_claims(
         row_cell=cells.of_answer[coded.row_answer],
         row_variant=_variants(coded, cells),
         row_share=coded.row_weight / count[coded.row_claim],
-        used=coded.claim_origin < 0,
+        used=_used(coded, cells),
         origin=origin,
         errors=errors,
         settled_cell=settled,
@@ -295,6 +295,15 @@ def _variants(coded: Coded, cells: Cells) -> Ints | None:
     if cells.periods is not None:
         out += cells.periods.stated
     return out[coded.row_claim] if out.any() else None
+
+
+def _used(coded: Coded, cells: Cells) -> NDArray[np.bool_]:
+    """(J,) False for claims that are known to repeat another one and say the same, the variant of its value too."""
+    variant = _variants(coded, cells)
+    if variant is None:
+        return coded.claim_origin < 0
+    of_claim = variant[coded.row_start[:-1]]
+    return (coded.claim_origin < 0) | (of_claim[coded.claim_origin] != of_claim)
 
 
 def _latest(coded: Coded) -> float:

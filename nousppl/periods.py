@@ -36,7 +36,7 @@ class Periods:
     stated: Ints
     """(J,) component whose end it states; 0 for none."""
     heard: Floats
-    """(Q,) number of different ends that claims state, those aside that are known to repeat another."""
+    """(Q,) number of different ends that claims state."""
     lead: Floats
     """(Q,) sum of the times from the first time to these ends."""
     start: Floats
@@ -164,17 +164,14 @@ def find_periods(
     fact_question, fact_time, fact_on = _facts(coded, mine)
     start, time_offset, time = _times(coded, mine, fact_question, fact_time)
     of_claim = np.where(np.isnan(said.until), 0, stated.fillna(0)).astype(np.int64)
-    # Claims that are known to repeat another are left out of the likelihood.
-    counted = claims[~np.isnan(said.until) & (coded.claim_origin < 0)]
-    counted = counted.drop_duplicates()
-    of_end, length = counted["question"].to_numpy(), len(coded.questions)
+    leads = found["until"].to_numpy(np.float64) - start[question]
     return Periods(
         attributes=names,
         attribute=said.attribute,
         says=said.says,
         stated=of_claim,
-        heard=np.bincount(of_end, minlength=length).astype(np.float64),
-        lead=np.asarray(np.bincount(of_end, counted["until"].to_numpy() - start[of_end], minlength=length), np.float64),
+        heard=count.astype(np.float64),
+        lead=np.bincount(question, leads, minlength=len(count)).astype(np.float64),
         start=start,
         ends=given,
         component_offset=component,

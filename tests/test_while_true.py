@@ -379,6 +379,16 @@ def test_a_copy_of_an_end_is_no_second_statement() -> None:
     assert trust.posterior(evidence.question("e", "away")).origins.iloc[1, 0] > 0.9
 
 
+def test_a_repetition_that_is_given_adds_nothing_unless_it_states_another_end() -> None:
+    trust = nous.TrustModel(shapes={"away": nous.WhileTrue()}).default_trust(draws=20)
+    rows = [("a", True, 0.0, 30.0, None), ("b", True, 1.0, 30.0, None), ("b", True, 2.0, 40.0, None)]
+    evidence = states_of(*rows, claim=["x", "y", "z"], origin=[None, "x", "x"])
+    belief = trust.posterior(evidence.question("e", "away"), at=35.0)
+    assert belief.status == ("", "repeats x (given)", "")
+    np.testing.assert_array_equal(belief.path[1], belief.path[2])
+    assert belief.path[3, 0] > belief.path[2, 0] + 0.05
+
+
 def test_a_saved_trust_answers_the_same(tmp_path: Any) -> None:
     evidence, trust = case(3, "echoes")
     trust.save(tmp_path / "trust.nc")
