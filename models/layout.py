@@ -86,6 +86,10 @@ class Layout(NamedTuple):
     """Entries of set-valued questions."""
     set_cells: int = 0
     """Cells of set-valued questions."""
+    periods: int = 0
+    """Entries of questions about what is true for a while."""
+    period_cells: int = 0
+    """Cells of these questions."""
     lanes: tuple[Lanes, ...] = ()
     """By width, where truths change; see ``nousppl.models.change``."""
 

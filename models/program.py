@@ -179,6 +179,7 @@ def constants(xp: Namespace, plan: Plan, values: dict[str, Array], text_grid: Ar
     if "base_rates" in values:
         theta["base_rates"] = values["base_rates"]
     theta |= {name.removeprefix("items_"): values[name] for name in values if name.startswith("items_")}
+    theta |= {name.removeprefix("state_"): values[name] for name in values if name.startswith("state_")}
     return theta
 
 

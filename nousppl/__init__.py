@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from nousppl.inference.compiled import keep_compiled
     from nousppl.inference.options import NUTS, SVI
     from nousppl.model import TrustModel
-    from nousppl.models.shapes import AnyOf, OneOf
+    from nousppl.models.shapes import AnyOf, OneOf, WhileTrue
     from nousppl.models.specification import Errors, Origin
     from nousppl.power_scaling import sensitivity
     from nousppl.question import Question
@@ -59,6 +59,7 @@ __all__ = [
     "QuestionError",
     "Trust",
     "TrustModel",
+    "WhileTrue",
     "baselines",
     "compare",
     "cross_validate",
@@ -89,6 +90,7 @@ _HOMES = {
     "Question": "nousppl.question",
     "Trust": "nousppl.trust",
     "TrustModel": "nousppl.model",
+    "WhileTrue": "nousppl.models.shapes",
     "compare": "nousppl.comparison",
     "cross_validate": "nousppl.validation",
     "default_trust": "nousppl.trust",

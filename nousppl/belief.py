@@ -79,6 +79,11 @@ class Belief:
     facts_of: Callable[[], tuple[NDArray[np.int64], Floats, Floats]] | None = None
     """Gives the places (F,) among ``question.settled`` of what holds at a time of its own, and the belief (F, V) just
     before and after it; None where what is settled is not accounted for."""
+    ends: pd.DataFrame | None = None
+    """Of what is true for a while: candidates for its end, one row each. ``end`` is "never on", "stated" (with
+    ``until`` and ``until_sd``) or "not stated"; the column ``probability`` sums to 1; ``lower``, ``median`` and
+    ``upper`` are the 5, 50 and 95 % quantiles of the end if this candidate is the true one, the claims being what they
+    are. None for other questions."""
 
     def __post_init__(self) -> None:
         n, size = len(self.status), len(self.answers)

@@ -13,7 +13,9 @@ from nousppl.compile import compile_problem
 from nousppl.encode import Encoded
 from nousppl.items_belief import ItemsBelief
 from nousppl.models.layout import Layout
-from nousppl.models.shapes import AnyOf
+from nousppl.models.shapes import AnyOf, WhileTrue
+from nousppl.periods import cells_of
+from nousppl.periods_belief import state_belief
 from nousppl.question import Question
 from nousppl.sets import shares
 from nousppl.unfold import Course, Unfolded, origins
@@ -39,6 +41,11 @@ def believe(trust: Trust, encoded: Encoded, question: Question, at: Floats | Non
     if isinstance(shape, AnyOf) and encoded.cells.items is not None:
         items = encoded.cells.items
         return ItemsBelief(belief, items.groups[question.index], shares(items, question.index), shape)
+    states = encoded.cells.periods
+    if isinstance(shape, WhileTrue) and states is not None:
+        cells = cells_of(states, np.array([question.index]), np.array([encoded.latest]) if at is None else at)
+        draws = trust.asked(len(belief.samples))["state_log_duration"]
+        return state_belief(belief, states, cells, np.exp(draws[:, states.attribute[question.index]]))
     return belief
 
 
@@ -125,7 +132,7 @@ def affordable(layout: Layout) -> int:
 
 def _status(encoded: Encoded, start: int, j: int) -> str:
     coded = encoded.coded
-    if coded.claim_origin[start + j] >= 0:
+    if not encoded.used[start + j]:
         return f"repeats {coded.claim_id[coded.claim_origin[start + j]]} (given)"
     return "own note" if coded.claim_derived[start + j] else ""
 

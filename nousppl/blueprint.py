@@ -17,7 +17,7 @@ from nousppl.evidence import Evidence
 from nousppl.models.hierarchy import INTERCEPT, Design, Encoding, Formula, encode
 from nousppl.models.priors import Prior, half_normal, log_normal, normal, student_t
 from nousppl.models.program import OF_QUESTIONS, Plan, Predictor, Site
-from nousppl.models.shapes import AnyOf
+from nousppl.models.shapes import AnyOf, WhileTrue
 from nousppl.models.specification import Errors, Origin
 from nousppl.models.terms import PAIRS, OwnTerm
 from nousppl.text import GRID
@@ -66,7 +66,7 @@ class Blueprint:
 
     def encode(self, evidence: Evidence) -> Encoded:
         """Encode an evidence exactly as the one that the model was fitted on."""
-        domains = self.domains.with_evidence(evidence.coded)
+        domains = self.domains.with_evidence(evidence)
         return encode_claims(
             evidence,
             self.encodings,
@@ -138,6 +138,12 @@ def default_priors(model: TrustModel) -> dict[str, dict[str, Prior]]:
             "logit_prevalence": normal(-1.0, 1.5),
             "logit_denial": normal(-3.0, 1.5),
             "logit_slip": normal(-2.0, 1.0),
+        }
+    if any(isinstance(shape, WhileTrue) for shape in model.shapes.values()):
+        out["state"] = {
+            "logit_on": normal(0.0, 1.5),
+            "log_duration": normal(float(np.log(30.0)), 1.5),
+            "logit_stated": normal(0.0, 1.5),
         }
     _add_own(model, out)
     return out
@@ -259,6 +265,7 @@ def assemble(
     sets = len(domains.of_shape(AnyOf))
     for name, prior in priors.get("items", {}).items():
         sites.append(Site(f"items_{name}", prior, sets if name == "logit_prevalence" else None))
+    sites += [Site(f"state_{name}", prior, len(domains.lasting)) for name, prior in priors.get("state", {}).items()]
     features = model.origin.features if model.origin is not None else ()
     plan = Plan(tuple(sites), tuple(predictors), features, _own(model, PAIRS))
     if text_grid is None and model.origin is not None and model.origin.text is not None:

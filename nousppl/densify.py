@@ -15,6 +15,8 @@ from nousppl.compile import Problem, compile_problem
 from nousppl.encode import Encoded, is_confused
 from nousppl.models.dense import Change, DenseQuestion
 from nousppl.models.program import COPY_ERROR
+from nousppl.period_arrays import law_of_states
+from nousppl.periods import cells_of
 from nousppl.sets import Chances, law_of_lists
 from nousppl.unfold import PairWorld
 
@@ -111,7 +113,9 @@ def write_out(
             change=None if stays else _change(problem, theta, order, expand),
         )
         lists = _chances(encoded, question, theta, by)
-        if lists is not None and laws:
+        if encoded.cells.periods is not None and encoded.cells.periods.attribute[question] >= 0:
+            dense = _of_states(dense, encoded, problem, theta, by)
+        elif lists is not None and laws:
             dense = _with_lists(dense, encoded, question, problem.claims[by], lists)
         out.append(Written(dense, _labels(encoded, problem.cells, counts), problem.claims[by], lists))
     return out
@@ -140,6 +144,20 @@ def _chances(encoded: Encoded, question: int, theta: dict[str, Any], order: NDAr
         denial * float(expit(theta["items_logit_slip"])),
         float(expit(theta["items_logit_prevalence"][items.attribute[question]])),
     )
+
+
+def _of_states(
+    dense: DenseQuestion, encoded: Encoded, problem: Problem, theta: dict[str, Any], order: NDArray[np.int64]
+) -> DenseQuestion:
+    """A question about what is true for a while: its claims have the laws of statements."""
+    states = encoded.cells.periods
+    assert states is not None
+    cells, claims = cells_of(states, problem.questions, problem.at), problem.claims[order]
+    right = np.minimum(expit(theta["logit"][: len(claims)][order]), dense.ceiling)
+    stated = float(expit(theta["state_logit_stated"][states.attribute[problem.questions[0]]]))
+    times = encoded.coded.claim_time[claims]
+    law, weights, random, _ = law_of_states(states, cells, claims, times, right, stated)
+    return dense._replace(law=law, weights=weights, random=random, beta=None, difficulty_sd=0.0, hard=None)
 
 
 def _change(problem: Problem, theta: dict[str, Any], order: int, expand: NDArray[np.int64]) -> Change | None:
@@ -177,7 +195,9 @@ def _mass(blueprint: Blueprint, problem: Problem, theta: dict[str, Any]) -> NDAr
     """(cells,) prior probability of each cell, whatever is settled or rejected."""
     data = problem.data
     log_mass = np.array(data["cell_log_mass"])
-    if "items_logit_prevalence" in theta:
+    if "state_logit_on" in theta and problem.layout.period_cells:
+        log_mass[data["periodcell_cell"]] = _mass_of_states(data, theta)
+    if "items_logit_prevalence" in theta and problem.layout.set_cells:
         holds = log_expit(theta["items_logit_prevalence"][data["anycell_attribute"]])
         lacks = log_expit(-theta["items_logit_prevalence"][data["anycell_attribute"]])
         log_mass[data["anycell_cell"]] += data["anycell_true"] * holds + data["anycell_false"] * lacks
@@ -190,6 +210,16 @@ def _mass(blueprint: Blueprint, problem: Problem, theta: dict[str, Any]) -> NDAr
         klass = data["cell_class"]
         log_mass = np.where(klass >= 0, log_rates[np.maximum(klass, 0)], log_mass)
     return np.exp(log_mass)
+
+
+def _mass_of_states(data: dict[str, NDArray[Any]], theta: dict[str, Any]) -> NDArray[np.float64]:
+    """(period cells,) log prior mass of the cells of what is true for a while."""
+    attribute = data["periodcell_attribute"]
+    logit, mean = theta["state_logit_on"][attribute], np.exp(theta["state_log_duration"][attribute])
+    begin, width = data["periodcell_begin"] / mean, data["periodcell_width"] / mean
+    inside = -begin + np.where(data["periodcell_last"], 0.0, np.log(-np.expm1(-width)))
+    given_on = data["periodcell_log"] + np.where(data["periodcell_open"], inside, 0.0)
+    return np.where(data["periodcell_on"], log_expit(logit) + given_on, log_expit(-logit))
 
 
 def _chance(theta: dict[str, Any], name: str) -> float | None:

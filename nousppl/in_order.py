@@ -16,7 +16,7 @@ from nousppl.held_out import CrossValidation, join, result
 from nousppl.inference.options import NUTS, SVI
 from nousppl.model import TrustModel
 from nousppl.tables import shorten
-from nousppl.validation import Contestant, Forecaster, row_of, show, truths
+from nousppl.validation import Contestant, Forecaster, lasts, row_of, show, truths
 
 
 def prequential(
@@ -59,8 +59,11 @@ def prequential(
         EvidenceError: times are missing, or nothing is settled from ``start`` on.
         ModelError: a model of truths that change.
     """
-    if isinstance(model, TrustModel) and model.change is not None:
-        raise ModelError("prequential: models of truths that change (change=...) are not asked in order yet")
+    if isinstance(model, TrustModel) and (model.change is not None or lasts(model)):
+        raise ModelError(
+            "prequential: models of truths that change (change=...) or last for a while (WhileTrue) are not asked in "
+            "order yet"
+        )
     if by != "time":
         raise EvidenceError(f"by={by!r}: allowed is 'time'; cross_validate takes folds by other columns")
     counted = isinstance(every, int | np.integer) and not isinstance(every, bool)

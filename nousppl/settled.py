@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from nousppl import sets
+from nousppl import periods, sets
 from nousppl.coded import Coded
 from nousppl.errors import ModelError
 from nousppl.ragged import Floats, Ints
@@ -78,6 +78,8 @@ def settled_cells(coded: Coded, cells: Cells, changes: bool) -> tuple[Ints, Ints
     if cells.items is not None:
         certain = cells.items.cell_of(np.arange(len(out)), cells.items.certain)
         out = np.where(cells.items.settled, cells.offset[:-1] + certain, -1)
+    if cells.periods is not None:
+        out = np.where(cells.periods.settled, cells.offset[:-1], out)
     question = coded.settled_question
     out[question[truth]] = cell[truth]
     clash = truth & (out[question] != cell)
@@ -119,9 +121,13 @@ def log_possible(encoded: Encoded, questions: Ints, index: Ints, question: Ints,
     possible = np.zeros(len(index))
     items = encoded.cells.items
     if items is not None:
-        mine = encoded.cells.shaped[questions][question]
+        mine = (items.attribute >= 0)[questions][question]
         of_cell = questions[question[mine]]
         possible[mine] = sets.possible(items, of_cell, index[mine] - encoded.cells.offset[of_cell])
+    states = encoded.cells.periods
+    if states is not None:
+        mine = (states.attribute >= 0)[questions][question]
+        possible[mine] = periods.possible(states, periods.cells_of(states, questions, at))
     if encoded.settled is not None:
         known = encoded.settled.of(questions)
         gone = known.rejected & (known.time <= at[known.question])

@@ -29,6 +29,7 @@ from nousppl.inference.options import NUTS, SVI, check_backend
 from nousppl.model import TrustModel, options_of
 from nousppl.models.reference import QuestionProgram
 from nousppl.question import Question
+from nousppl.shown import shown_answers
 from nousppl.timeline import Timeline, timeline
 
 Floats = NDArray[np.float64]
@@ -156,13 +157,14 @@ class Trust:
         answers = Answers(self.blueprint, encoded, self.asked(draws), self.model.order_seed, mould)
         mean, sd, support = answers.cells(index, asked_at(evidence, at))
         cells, questions = encoded.cells, evidence.questions
+        shown = shown_answers(cells.periods, cells.offset, cells.value, (cells.other, cells.count))
         keys = zip(questions["entity"], questions["attribute"], strict=True)
         return Beliefs(
             questions=questions.reset_index(drop=True),
-            cell_question=np.repeat(index, np.diff(cells.offset)),
-            cell_answer=cells.value,
-            cell_other=cells.other,
-            cell_count=cells.count,
+            cell_question=np.repeat(index, shown.counts),
+            cell_answer=shown.answer,
+            cell_other=shown.other,
+            cell_count=shown.stands_for,
             probability=mean,
             sd=sd,
             support=support,
@@ -332,7 +334,7 @@ class Trust:
 
 
 def asked_at(evidence: Evidence, at: Any) -> Floats | None:
-    """(questions,) or (1,) times asked about as the evidence counts them; None for the latest.
+    """(questions,) or (1,) times asked about as the evidence counts them; None, or a missing one, for the latest.
 
     Raises:
         QuestionError: a time of another kind than those of the evidence, or one for some of the questions only.
@@ -343,7 +345,7 @@ def asked_at(evidence: Evidence, at: Any) -> Floats | None:
         return np.array([evidence.as_time(at)])
     if len(at) != len(evidence.questions):
         raise QuestionError(f"at: {len(at)} times for {len(evidence.questions)} questions; give one for each, or one")
-    return np.array([evidence.as_time(time) for time in at])
+    return np.array([np.nan if pd.isna(time) else evidence.as_time(time) for time in at])
 
 
 def _sites(backend: str) -> Sites:

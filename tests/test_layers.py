@@ -19,12 +19,12 @@ LAYERS = {
     "evidence": "tables evidence folds question _files _merging _notes _reading _record _record_files _settling _soft "
     "_sources _times _values",
     "models": "models.*",
-    "compile": "affinity items sets own settled shaped encode blueprint slots lanes listed text compile votes padding "
-    "simulate simulate_lists unfold unfold_time",
+    "compile": "affinity items sets own settled shaped statements periods period_arrays shown encode blueprint slots "
+    "lanes listed text compile votes padding simulate simulate_lists unfold unfold_time",
     "inference": "inference.*",
     "fit": "asking densify fitting importance kin summaries updating",
-    "belief": "belief items_belief believe delta_log beliefs beliefs_arviz beliefs_files beliefs_items display echoes "
-    "held_out identities plotting timeline",
+    "belief": "belief items_belief periods_belief believe delta_log beliefs beliefs_arviz beliefs_files beliefs_items "
+    "display echoes held_out identities plotting timeline",
     "trust": "arviz_groups generate learned model programs ranked saving simulated_sets simulation_calibration trust",
     "use": "ballots baselines comparison config datasets diagnostics in_order peers power_scaling report validation",
     "command line": "cli console demo",
