@@ -29,6 +29,7 @@ from nousppl.inference.options import NUTS, SVI, check_backend
 from nousppl.model import TrustModel, options_of
 from nousppl.models.reference import QuestionProgram
 from nousppl.question import Question
+from nousppl.ragged import offsets
 from nousppl.shown import shown_answers
 from nousppl.timeline import Timeline, timeline
 
@@ -176,7 +177,7 @@ class Trust:
                 "base_rates": self.model.base_rates,
             },
             shapes=self.model.shapes,
-            items=item_table(cells.items, questions, cells.offset, mean),
+            items=item_table(cells.items, questions, offsets(shown.counts), mean),
         )
 
     def log_likelihood(self, evidence: Evidence) -> xr.DataArray:
