@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from nousppl.models.base_rates import base_log_mass
 from nousppl.models.change import carry
+from nousppl.models.denial import stated
 from nousppl.models.layout import Layout
 from nousppl.models.namespace import Array, Namespace
 from nousppl.models.origin import Echo, by_row_of_slot, echo, popularity
@@ -284,6 +285,8 @@ def claim_logs(
         law_term = clip(xp, law_term, terms.top, odds_term, data["term_uniform"], data["term_open"])
     wrong_row = by_row_of_slot(xp, layout, data, wrong) * law_row
     value = xp.where(data["term_own"], right_term, wrong_term * law_term)
+    if layout.denials or layout.lasting:
+        wrong_row, value = stated(xp, layout, data, theta, wrong_row, value)
     return _logs(xp, layout, data, terms, wrong_row, value)
 
 
@@ -350,8 +353,8 @@ def class_bias(xp: Namespace, data: dict[str, Array], theta: dict[str, Array]) -
 def alone(layout: Layout) -> bool:
     """Whether each claim changes the likelihood of no answer but the one it names, and names one: entries are slots,
     and nothing need be gathered by entry."""
-    blocks = layout.slot_blocks or layout.entry_blocks
-    return not (layout.change or layout.soft or layout.popularity or layout.bias or layout.confusion or blocks)
+    beside = layout.slot_blocks or layout.entry_blocks or layout.denials or layout.lasting
+    return not (layout.change or layout.soft or layout.popularity or layout.bias or layout.confusion or beside)
 
 
 def own_logs(

@@ -12,7 +12,7 @@ from nousppl._report import Note
 from nousppl.tables import Table, show_row
 
 SUM_TOLERANCE = 1e-6
-SHARED = ("entity", "attribute", "source", "time", "known_at", "ceiling", "derived", "origin")
+SHARED = ("entity", "attribute", "source", "time", "known_at", "ceiling", "derived", "origin", "denies", "lasting")
 
 
 @dataclass(frozen=True)

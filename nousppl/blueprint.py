@@ -17,7 +17,8 @@ from nousppl.evidence import Evidence
 from nousppl.models.hierarchy import INTERCEPT, Design, Encoding, Formula, encode
 from nousppl.models.priors import Prior, half_normal, log_normal, normal, student_t
 from nousppl.models.program import OF_QUESTIONS, Plan, Predictor, Site
-from nousppl.models.specification import Errors, Origin
+from nousppl.models.denial import LOG_DENIAL
+from nousppl.models.specification import DENIED, Errors, Origin
 from nousppl.models.terms import PAIRS, OwnTerm
 from nousppl.text import GRID
 
@@ -60,6 +61,8 @@ class Blueprint:
     plan: Plan
     text_grid: NDArray[np.float64] | None = None
     affinity: Affinities | None = None
+    denials: bool = False
+    """Whether kappa of denials is among the parameters: it was seen that claims deny something, or nothing was seen."""
 
     def encode(self, evidence: Evidence) -> Encoded:
         """Encode an evidence exactly as the one that the model was fitted on."""
@@ -96,6 +99,8 @@ def default_priors(model: TrustModel) -> dict[str, dict[str, Prior]]:
         out["origin"] = {"strangers": normal(-4.0, 1.0)}
         for feature in model.origin.features:
             out["origin"][feature] = normal(3.0, 1.0) if feature == "same_source" else normal(0.0, 1.0)
+        if model.origin.denied:
+            out["origin"][DENIED] = normal(0.0, 1.0)
         if model.origin.affinity is not None:
             out["origin"]["affinity"] = half_normal(2.0)
         if model.origin.lag:
@@ -123,8 +128,8 @@ def default_priors(model: TrustModel) -> dict[str, dict[str, Prior]]:
         errors["logit_trap"] = normal(logit(TRAP), 0.5)
     if model.errors.correlation:
         errors["logit_correlation"] = normal(logit(CORRELATION), 0.5)
-    if errors:
-        out["errors"] = errors
+    errors["log_denial"] = normal(LOG_DENIAL, 1.0)
+    out["errors"] = errors
     if model.base_rates == "learned":
         out["base_rates"] = {"logit": normal(0.0, 1.5)}
     _add_own(model, out)
@@ -205,7 +210,8 @@ def draw_up(model: TrustModel, evidence: Evidence | None, questions: NDArray[np.
     if evidence is not None and model.origin is not None and column is not None:
         affinity = find_pairs(column, evidence.covariates, evidence.coded, questions, model.origin.order)
     domains = Domains.of(model.answers, evidence)
-    return assemble(model, encodings, bias, domains, affinity=affinity)
+    denials = evidence is None or bool((evidence.coded.claim_denied >= 0).any())
+    return assemble(model, encodings, bias, domains, affinity=affinity, denials=denials)
 
 
 def assemble(
@@ -215,6 +221,7 @@ def assemble(
     domains: Domains,
     text_grid: NDArray[np.float64] | None = None,
     affinity: Affinities | None = None,
+    denials: bool = False,
 ) -> Blueprint:
     """The blueprint of a model with these encodings and domains: declares its parameters.
 
@@ -244,6 +251,8 @@ def assemble(
     sites += _error_sites(priors.get("errors", {}), len(domains.attributes), classes, len(domains.confusion_rows), bias)
     if "base_rates" in priors and classes:
         sites.append(Site("base_rates", priors["base_rates"]["logit"], classes))
+    if denials:
+        sites.append(Site("errors_log_denial", priors["errors"]["log_denial"]))
     features = model.origin.features if model.origin is not None else ()
     plan = Plan(tuple(sites), tuple(predictors), features, _own(model, PAIRS))
     if text_grid is None and model.origin is not None and model.origin.text is not None:
@@ -259,6 +268,7 @@ def assemble(
         plan,
         text_grid,
         affinity,
+        denials,
     )
 
 

@@ -173,6 +173,10 @@ class Encoded:
     """(J + 1,)"""
     row_cell: Ints
     row_share: Floats
+    denied_cell: Ints | None
+    """(J,) cell of the answer that each claim denies, -1 for none; None where no claim denies one."""
+    passing: bool
+    """Whether some claim is not meant to last, or only in part."""
     used: NDArray[np.bool_]
     """False for claims that are known to repeat another one: they add nothing."""
     origin: Origin | None
@@ -233,6 +237,8 @@ def encode_claims(
         row_offset=offsets(np.bincount(coded.row_claim, minlength=len(coded.claim_question))),
         row_cell=cells.of_answer[coded.row_answer],
         row_share=coded.row_weight / count[coded.row_claim],
+        denied_cell=_denied_cells(coded, cells),
+        passing=bool((coded.claim_lasting < 1.0).any()),
         used=coded.claim_origin < 0,
         origin=origin,
         errors=errors,
@@ -242,6 +248,11 @@ def encode_claims(
         settled=settled_in_time(coded, cells.of_answer[coded.settled_answer], cells.offset) if changes else None,
         latest=_latest(coded),
     )
+
+
+def _denied_cells(coded: Coded, cells: Cells) -> Ints | None:
+    denies = coded.claim_denied >= 0
+    return np.where(denies, cells.of_answer[np.maximum(coded.claim_denied, 0)], -1) if denies.any() else None
 
 
 def _latest(coded: Coded) -> float:

@@ -36,8 +36,9 @@ class Evidence:
     Args:
         claims: a row a claim: entity, attribute, value, source; optional time, claim (unique id), origin (id of the
             claim that it is known to repeat), ceiling (upper bound on reliability), known_at (default time), weight
-            (soft claims: several rows with one claim id), derived (true: the assistant's own note). Other columns are
-            the user's own.
+            (soft claims: several rows with one claim id), derived (true: the assistant's own note), denies (a value
+            that the claim expressly says is not, or no longer, the answer; not of a soft claim), lasting (0 to 1, how
+            far the statement is meant to last; default 1). Other columns are the user's own.
         settled: what turned out: entity, attribute, value; optional time, known_at, verdict ("true", or "false" for a
             rejection).
         sources: a row a source: source and columns of the user's own.
@@ -83,8 +84,8 @@ class Evidence:
     ) -> Self:
         """Evidence from files: csv, csv.gz or parquet.
 
-        In csv files entity, attribute, value, source, claim and origin are text as it stands (007 stays 007, 1.0 is not
-        1), an empty cell is missing, times follow the rule of the class, and columns of the user's own are numbers or
+        In csv files entity, attribute, value, denies, source, claim and origin are text as it stands (007 stays 007,
+        1.0 is not 1), an empty cell is missing, times follow the rule of the class, and columns of the user's own are numbers or
         booleans where every cell is.
 
         Args:

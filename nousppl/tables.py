@@ -19,7 +19,7 @@ REQUIRED = {
     "sources": ("source",),
 }
 OPTIONAL = {
-    "claims": ("time", "claim", "origin", "ceiling", "known_at", "weight", "derived"),
+    "claims": ("time", "claim", "origin", "ceiling", "known_at", "weight", "derived", "denies", "lasting"),
     "settled": ("time", "known_at", "verdict"),
     "sources": (),
 }
