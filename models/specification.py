@@ -71,7 +71,7 @@ class Origin:
             if name != DENIED and not re.fullmatch(r"same_\S+", name):
                 raise ModelError(
                     f"Origin(strong={self.strong!r}): {name!r} is no pair feature; "
-                    f"allowed are same_source, same_<column> and {DENIED}, joined by +"
+                    f"allowed are same_source and same_<column>, and {DENIED}, joined by +"
                 )
         if len(set(names)) < len(names):
             raise ModelError(f"Origin(strong={self.strong!r}): a feature is named twice")

@@ -158,7 +158,7 @@ def _sort(
     values = record.vocabulary.values[rows.value] if merged else None
     frame = show_table(table, rows.position, times, values).assign(claim=claims.id.take(rows.claim))
     if merged and "denies" in table:
-        denied = np.append(record.vocabulary.values, None)[claims.denied[rows.claim]]
+        denied = np.array([*record.vocabulary.values, None], dtype=object)[claims.denied[rows.claim]]
         frame["denies"] = pd.Series(denied, dtype=object).infer_objects()
     rows = replace(rows, position=np.arange(len(rows.claim)))
     return replace(record, claims=claims, rows=rows), frame, other

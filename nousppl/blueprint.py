@@ -14,10 +14,10 @@ from nousppl.affinity import Affinities, find_pairs
 from nousppl.encode import Domains, Encoded, encode_claims, is_confused
 from nousppl.errors import ModelError
 from nousppl.evidence import Evidence
+from nousppl.models.denial import LOG_DENIAL
 from nousppl.models.hierarchy import INTERCEPT, Design, Encoding, Formula, encode
 from nousppl.models.priors import Prior, half_normal, log_normal, normal, student_t
 from nousppl.models.program import OF_QUESTIONS, Plan, Predictor, Site
-from nousppl.models.denial import LOG_DENIAL
 from nousppl.models.specification import DENIED, Errors, Origin
 from nousppl.models.terms import PAIRS, OwnTerm
 from nousppl.text import GRID

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +12,9 @@ from nousppl.listed import same_value
 from nousppl.models.denial import OTHER, TRUE
 from nousppl.ragged import Ints, ranges
 from nousppl.slots import Chains, Slots
+
+if TYPE_CHECKING:
+    from nousppl.compile import Problem
 
 
 def denied_icells(encoded: Encoded, slots: Slots, questions: Ints, claims: Ints) -> Ints | None:
@@ -69,8 +72,9 @@ def denied_pairs(
         ``denied_slot``, ``denied_origin``, ``denied_lag``: later slot, earlier slot and time between;
         ``denied_share``, what the earlier one gives to answers that have been denied (1 of a hard claim);
         ``denied_group``, one-based group of exactly the features that the two share, 0 for none; ``again_row``,
-        ``again_pair``, ``again_share``: those of a row and an earlier one with the same value; ``pair_denied``, one-based place of
-        each pair of texts in ``data`` among these pairs, 0 for none. Nothing where it is no pair feature of the model.
+        ``again_pair``, ``again_share``: those of a row and an earlier one with the same value; ``pair_denied``,
+        one-based place of each pair of texts in ``data`` among these pairs, 0 for none. Nothing where it is no pair
+        feature of the model.
     """
     if encoded.origin is None or not encoded.origin.denied:
         return {}
@@ -131,7 +135,7 @@ def _since(slots: Slots, encoded: Encoded, denied: Ints | None, most: int) -> tu
     count = np.maximum(end - by - 1, 0)
     later, of_row = ranges(by + 1, count), np.repeat(row, count)
     pairs, back = np.unique(later * total + slots.row_slot[of_row], return_inverse=True)
-    share = np.bincount(back, encoded.row_share[slots.row[of_row]], len(pairs))
+    share = np.bincount(back, encoded.row_share[slots.row[of_row]], len(pairs)).astype(np.float64)
     return pairs // total, pairs % total, share
 
 
@@ -142,3 +146,12 @@ def _places(later: Ints, earlier: Ints, wanted_later: Ints, wanted_earlier: Ints
     key, wanted = later * slots + earlier, wanted_later * slots + wanted_earlier
     place = np.minimum(np.searchsorted(key, wanted), len(key) - 1)
     return np.where(key[place] == wanted, place + 1, 0)
+
+
+def undone(problem: Problem) -> NDArray[np.float64]:
+    """(orders, claims, claims) how far the value of an earlier claim has been denied by a claim between the two."""
+    claims, data, claim = len(problem.claims), problem.data, problem.slot_claim
+    out = np.zeros((problem.layout.instances, claims, claims))
+    later = data["denied_slot"]
+    out[data["slot_instance"][later], claim[later], claim[data["denied_origin"]]] = data["denied_share"]
+    return out

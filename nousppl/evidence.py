@@ -85,8 +85,8 @@ class Evidence:
         """Evidence from files: csv, csv.gz or parquet.
 
         In csv files entity, attribute, value, denies, source, claim and origin are text as it stands (007 stays 007,
-        1.0 is not 1), an empty cell is missing, times follow the rule of the class, and columns of the user's own are numbers or
-        booleans where every cell is.
+        1.0 is not 1), an empty cell is missing, times follow the rule of the class, and columns of the user's own are
+        numbers or booleans where every cell is.
 
         Args:
             claims: path of the claims.

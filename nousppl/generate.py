@@ -17,6 +17,7 @@ from nousppl.errors import ModelError
 from nousppl.evidence import Evidence
 from nousppl.model import TrustModel, prior_draws
 from nousppl.simulate import simulate_question
+from nousppl.tables import is_blank
 
 
 class Truth(NamedTuple):
@@ -40,7 +41,8 @@ def simulate(
 
     Args:
         model: the specification; every attribute of the design needs its answers there.
-        design: claims without values: entity, attribute, source, and whatever the formulas and origins use.
+        design: claims without values: entity, attribute, source, and whatever the formulas and origins use. A claim
+            that is not blank in ``denies`` denies an answer, whatever stands there: which one is drawn.
         seed: of the draw.
         parameters: site -> value, in place of a draw from its prior; group effects by sorted level.
 
@@ -68,9 +70,12 @@ class Generator:
             raise ModelError(
                 f"simulate: answers of attribute {missing[0]!r} are not declared; give TrustModel(answers={{...}})"
             )
-        first = {a: _labels(given)[0] for a, given in model.answers.items()}
+        first, second = ({a: _labels(given)[i] for a, given in model.answers.items()} for i in (0, 1))
         self.model = model
-        self.placeholder = Evidence(design.assign(value=design["attribute"].map(first)))
+        filled = {"value": design["attribute"].map(first)}
+        if "denies" in design:
+            filled["denies"] = design["attribute"].map(second).astype(object).where(~is_blank(design["denies"]), None)
+        self.placeholder = Evidence(design.assign(**filled))
         self.blueprint = draw_up(model, self.placeholder)
         self.encoded = self.blueprint.encode(self.placeholder)
 
@@ -91,6 +96,7 @@ class Generator:
         coded = encoded.coded
         values = np.empty(len(coded.claim_question), object)
         origins, true_then = np.empty(len(values), object), np.empty(len(values), object)
+        denied = np.full(len(values), None, object)
         truths = []
         for index, attribute in enumerate(coded.questions["attribute"]):
             problem = self.problems[index]
@@ -98,10 +104,13 @@ class Generator:
             drawn = simulate_question(rng, written.question)
             labels = np.array(_labels(model.answers[attribute])[: written.question.size], object)
             values[written.claims], true_then[written.claims] = labels[drawn.values], labels[drawn.truths]
+            denied[written.claims] = [labels[k] if k >= 0 else None for k in drawn.denies]
             ids = coded.claim_id[written.claims]
             origins[written.claims] = [ids[k] if k >= 0 else None for k in drawn.origins]
             truths.append(labels[drawn.truth])
         claims = self.placeholder.claims.assign(value=values)
+        if "denies" in claims:
+            claims["denies"] = denied
         settled = coded.questions[["entity", "attribute"]].assign(value=truths)
         if model.change is not None:
             settled["time"] = self.placeholder.claims["time"].max()

@@ -16,10 +16,11 @@ LONGEST_MODULE = 400
 LAYERS = {
     "errors": "errors",
     "tools": "arviz_bridge calibration checks coded ragged rank_tests value_text _keys _lineage _report _writing",
-    "evidence": "tables evidence folds question _files _notes _reading _record _settling _soft _sources _times _values",
+    "evidence": "tables evidence folds question _denials _files _notes _reading _record _settling _soft _sources "
+    "_times _values",
     "models": "models.*",
-    "compile": "affinity own settled encode blueprint slots lanes listed text compile votes padding simulate unfold "
-    "unfold_time",
+    "compile": "affinity own settled encode blueprint slots lanes listed denied text compile votes padding beside "
+    "simulate unfold unfold_time",
     "inference": "inference.*",
     "fit": "asking densify fitting importance kin summaries updating",
     "belief": "belief believe beliefs beliefs_arviz beliefs_files display echoes held_out plotting",
