@@ -136,7 +136,13 @@ def test_the_random_problems_have_every_feature_on_and_off() -> None:
     cases = [random_case(group, questions=EACH) for group in MODELS]
     assert sum(len(evidence.questions) for evidence, _ in cases) >= 300
     flags = pd.DataFrame([features_of(*one) for one in cases])
-    assert flags.columns[flags.all() | ~flags.any()].to_list() == ["change", "truths at times"]
+    assert flags.columns[flags.all() | ~flags.any()].to_list() == [
+        "denials",
+        "denied since",
+        "lasting",
+        "change",
+        "truths at times",
+    ]
 
 
 @pytest.mark.parametrize(
