@@ -26,7 +26,7 @@ from nousppl.densify import write_out
 from nousppl.inference import enumeration
 from nousppl.models import denial, one_of, origin
 from nousppl.models.dense import Change, DenseQuestion
-from nousppl.padding import Mould
+from nousppl.padding import pad, rounded
 from nousppl.simulate import simulate_question
 
 DOUBLE, SINGLE = 1e-10, 1e-5
@@ -86,6 +86,9 @@ def test_csv_keeps_it_as_it_stands(tmp_path: Any) -> None:
     assert coded.claim_denied.tolist() == [-1, 0] and coded.claim_lasting.tolist() == [1.0, 0.25]
 
 
+SOFT = {"claim": ["a", "b", "b"], "weight": 0.5, "source": "ann", "time": 1.0, "value": ["tue", "wed", "thu"]}
+
+
 @pytest.mark.parametrize(
     ("columns", "words"),
     [
@@ -103,10 +106,10 @@ def test_csv_keeps_it_as_it_stands(tmp_path: Any) -> None:
         ({"lasting": [None, 1.5, -1.0]}, r"'lasting': a number outside \[0, 1\] in 2 of 3 rows; first: row 1"),
         ({"lasting": "long"}, "'lasting': not a finite number in 3 of 3 rows"),
         (
-            {"claim": ["a", "b", "b"], "weight": 0.5, "denies": ["x", "y", None]},
+            SOFT | {"denies": ["x", "y", None]},
             "'denies': another cell than in the fir",
         ),
-        ({"claim": ["a", "b", "b"], "weight": 0.5, "lasting": [1, 0, 1]}, "'lasting': another cell than in the first"),
+        (SOFT | {"lasting": [1, 0, 1]}, "'lasting': another cell than in the first"),
     ],
 )
 def test_one_clear_error(columns: dict[str, Any], words: str) -> None:
@@ -129,7 +132,7 @@ def test_a_denied_value_is_in_the_closed_list() -> None:
 )
 def test_beliefs_are_those_of_brute_force(seed: int, features: dict[str, bool]) -> None:
     with jax.enable_x64(True):
-        evidence, trust = test_three_ways.case(seed, questions=8, claims=4, **BESIDE, **features)
+        evidence, trust = test_three_ways.case(seed, questions=6, claims=4, **BESIDE, **features)
         flags = features_of(evidence, trust.model)
         assert flags["denials"] and flags["lasting"] and flags["denied since"] == flags["origin"]
         assert test_three_ways.worst(test_three_ways.differences(evidence, trust)) < DOUBLE
@@ -168,12 +171,11 @@ def test_a_long_question() -> None:
         found = trust.posterior(evidence.question("maya", "day")).probabilities
         np.testing.assert_allclose(found.to_numpy(), expected, rtol=0, atol=DOUBLE)
     unaware = witness.marginal_posterior(one.question, one.values, without=["denied since"])
-    assert np.abs(np.subtract(unaware, expected)).max() > 1e-3
+    assert np.abs(np.subtract(unaware, expected)).max() > 1e-4
 
 
-@pytest.mark.parametrize("soft", [True, False])
-def test_origins_are_those_of_brute_force(soft: bool) -> None:
-    on = ON | OFF | BESIDE | {"soft": soft, "text": False, "affinity": False, "own terms": False, "notes": False}
+def test_origins_are_those_of_brute_force() -> None:
+    on = ON | OFF | BESIDE | {"text": False, "affinity": False, "own terms": False, "notes": False}
     evidence, trust = test_three_ways.case(301, questions=6, claims=3, **on)
     for index, (entity, attribute) in enumerate(evidence.questions.itertuples(index=False)):
         orders = test_three_ways.written(trust, evidence, index)
@@ -200,11 +202,10 @@ def on_torch(case: Any) -> list[NDArray[np.float64]]:
     return compute(case, torch.float64)
 
 
-@pytest.mark.parametrize("change", [True, False])
-def test_the_backends_agree(change: bool) -> None:
+def test_the_backends_agree() -> None:
+    """With gradients; truths change."""
     from_torch = pytest.importorskip("test_two_backends", reason="pyro is not installed: there is no second backend")
-    features = ON | OFF if change else {"origin": True}
-    case = from_torch.Case(713 if change else 703, 6, claims=4, change=change, **BESIDE, **features)
+    case = from_torch.Case(713, 6, claims=4, change=True, **BESIDE, **(OFF | {"origin": True, "own terms": False}))
     with jax.enable_x64(True):
         assert from_torch.apart(from_torch.on_jax(case), on_torch(case)) < DOUBLE
 
@@ -258,6 +259,9 @@ def dense(seed: int, K: int = 3, change: bool = False, **features: bool) -> tupl
     on = {"base": True, "strong": True, "own_notes": False, "difficulty": False, "soft": False} | features
     question, values = random_question(rng, n=3, K=K, **on)
     others = (values + rng.integers(1, K, 3)) % K
+    if values[0] != values[1]:  # what the first says is denied by the second, and said again
+        others[1] = values[2] = values[0]
+        others[2] = values[1]
     pairs = np.tril(np.ones((3, 3)), -1)
     times = Change(0.3, (0.0, 1.0, 4.0), 2.0, (), ((3.0, int(rng.integers(K))),))
     return question._replace(
@@ -278,21 +282,17 @@ def log_sum(question: DenseQuestion, values: NDArray[np.int64]) -> float:
 
 @pytest.mark.parametrize("change", [True, False])
 def test_the_readable_program_is_brute_force(change: bool) -> None:
-    pytest.importorskip("pyro", reason="pyro is not installed: there is no second backend")
-    import torch
-
-    from nousppl.inference import torch_enumeration
-
-    for seed in (1, 2):
-        question, values = dense(seed, change=change, own_notes=bool(seed % 2), rho=False)
-        logs = witness.log_marginal_at(question, values) if change else witness.log_marginal(question, values)
-        expected = np.exp(np.array(logs) - witness.log_sum_exp(logs))
-        with jax.enable_x64(True):
-            np.testing.assert_allclose(enumeration.posterior(question, values), expected, rtol=0, atol=DOUBLE)
-            found = float(enumeration.log_evidence(question, values))
-        assert found == pytest.approx(log_sum(question, values), abs=DOUBLE)
-        on_pyro = torch_enumeration.posterior(question, values, dtype=torch.float64)
-        np.testing.assert_allclose(np.asarray(on_pyro), expected, rtol=0, atol=DOUBLE)
+    question, values = dense(3, change=change, own_notes=not change, rho=False)
+    logs = witness.log_marginal_at(question, values) if change else witness.log_marginal(question, values)
+    expected = np.exp(np.array(logs) - witness.log_sum_exp(logs))
+    with jax.enable_x64(True):
+        np.testing.assert_allclose(enumeration.posterior(question, values), expected, rtol=0, atol=DOUBLE)
+    torch = pytest.importorskip("torch", reason="torch is not installed: there is no second backend")
+    on_torch = pytest.importorskip("nousppl.inference.torch_enumeration", reason="pyro is not installed")
+    found = on_torch.posterior(question, values, dtype=torch.float64)
+    np.testing.assert_allclose(np.asarray(found), expected, rtol=0, atol=DOUBLE)
+    evidence = float(on_torch.log_evidence(question, values, dtype=torch.float64))
+    assert evidence == pytest.approx(log_sum(question, values), abs=DOUBLE)
 
 
 def test_brute_force_sums_to_one() -> None:
@@ -307,7 +307,7 @@ def test_a_rule_taken_out_of_brute_force_is_noticed(rule: str) -> None:
     for question, values in cases:
         np.testing.assert_allclose(witness.posterior(question, values), witness.marginal_posterior(question, values))
     kept, broken = (np.array([witness.posterior(q, x, without=without) for q, x in cases]) for without in ([], [rule]))
-    assert np.abs(kept - broken).max() > 0.02
+    assert np.abs(kept - broken).max() > 0.005
 
 
 def test_draws_follow_the_probabilities() -> None:
@@ -353,7 +353,7 @@ def test_the_marginal_sums_to_one() -> None:
 
 def sure(**more: Any) -> nous.TrustModel:
     return nous.TrustModel(
-        "1", **({"answers": {"day": 5}, "priors": {"reliability": {"1": dist.Normal(1.5, 0.01)}}} | more)
+        "1", "1", **({"answers": {"day": 5}, "priors": {"reliability": {"1": dist.Normal(1.5, 0.01)}}} | more)
     )
 
 
@@ -405,12 +405,15 @@ def test_models_without_the_columns_are_laid_out_as_before() -> None:
         assert not one_of.alone(compile_problem(trust.encoded(evidence), np.array([0])).layout)
 
 
-def test_a_mould_made_for_denials_holds_what_has_none() -> None:
-    trust, mould = sure().default_trust(draws=5), Mould()
+def test_what_has_no_denials_is_padded_to_what_has_some() -> None:
+    trust = sure().default_trust(draws=5)
     plain, denied = told([row[:3] for row in DAYS], "value source time"), told(DAYS, lasting=0.5)
-    trust._posteriors(denied, mould=mould)
-    found = trust._posteriors(plain, mould=mould).probability
-    np.testing.assert_allclose(found, trust.posteriors(plain).probability, rtol=0, atol=1e-6)
+    problems = [compile_problem(trust.encoded(evidence), np.array([0])) for evidence in (plain, denied)]
+    layout = rounded([problem.layout for problem in problems])
+    assert layout.denials and layout.lasting
+    arrays = pad(problems[0], layout)
+    assert not arrays["row_denies"].any() and not arrays["term_denial"].any() and (arrays["slot_lasting"] == 1.0).all()
+    assert {n: x.shape for n, x in arrays.items()} == {n: x.shape for n, x in pad(problems[1], layout).items()}
 
 
 # -------------------------------------------------------------------------------------- parameters, files, simulation
@@ -421,8 +424,9 @@ def test_kappa_is_a_parameter_where_claims_deny_something() -> None:
     assert str(model.priors()["errors"]["log_denial"]) == "Normal(-2, 1)"
     assert "errors_log_denial" in draw_up(model, told(DAYS)).plan.names
     assert "errors_log_denial" not in draw_up(model, plain).plan.names
-    given = sure(priors={"errors": {"log_denial": dist.Normal(-5.0, 0.01)}})
-    assert belief(given, told(DAYS))["thu"] < belief(model, told(DAYS))["thu"]
+    given = sure(priors=model.given_priors | {"errors": {"log_denial": dist.Normal(-5.0, 0.01)}})
+    one = told([DAYS[0], DAYS[2]])
+    assert belief(given, one)["thu"] < belief(model, one)["thu"]
 
 
 def test_a_trust_that_saw_no_denials_takes_the_middle_of_the_prior() -> None:
@@ -459,7 +463,7 @@ def test_own_terms_do_not_read_what_is_denied() -> None:
 
 def test_a_trust_is_saved_with_it(tmp_path: Any) -> None:
     model = nous.TrustModel("1", "1", nous.Origin("same_source + repeats_denied"), answers={"day": 5})
-    trust = model.fit(told(DAYS, lasting=[None, 0.5, None]), nous.SVI(steps=20, draws=10), learn_from="all")
+    trust = model.default_trust(draws=10)
     assert {"errors_log_denial", "origin_repeats_denied"} <= set(trust.idata.posterior.data_vars)
     trust.save(tmp_path / "trust.nc")
     again = nous.load(tmp_path / "trust.nc")
@@ -480,7 +484,7 @@ DESIGN = pd.DataFrame(
 
 @pytest.mark.parametrize("answers", [4, ["a", "b", "c", "d"]])
 def test_a_simulation_draws_what_is_denied(answers: Any) -> None:
-    given = {"reliability_Intercept": 0.0, "errors_log_denial": -20.0}
+    given = {"reliability_Intercept": 0.0, "errors_log_denial": -20.0, "origin_log_strangers": 1.0}
     origin = nous.Origin("same_source + repeats_denied")
     truth, evidence = nous.TrustModel("1", "1", origin, answers={"day": answers}).simulate(DESIGN, 0, given)
     claims = evidence.claims
