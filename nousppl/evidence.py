@@ -44,6 +44,12 @@ class Evidence:
         sources: a row a source: source and columns of the user's own.
         same_value: a function (or mapping) from a value to the value that stands for it, e.g. "New York" for "NYC".
 
+    A fresh claim that denies an answer is evidence against it, as strong as priors()["errors"]["log_denial"] of the
+    model is (learned where claims deny something); what a repetition denies says nothing. A claim with lasting 0 is
+    about a moment and says nothing of the answer; it still counts as one that others may repeat, among the wrong
+    answers given before, and as a witness of its value. A claim with a given origin adds nothing, what it denies
+    neither. See ``nousppl.models.denial``.
+
     Entities, attributes, sources and claim ids are whole numbers or text, one kind a column. Values are numbers, text
     or booleans, one kind within an attribute; numbers are equal by value, text exactly. Times are numbers throughout or
     ISO dates throughout (text that is all numeric is numbers); dates with a time zone are converted to UTC.

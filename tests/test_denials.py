@@ -366,6 +366,13 @@ def test_what_is_denied_is_believed_less() -> None:
     assert denied["tue"] < 0.5 * plain["tue"] and denied["wed"] > plain["wed"]
 
 
+def test_points_say_what_is_denied() -> None:
+    evidence = told(DAYS, lasting=[None, None, 0.5])
+    points = sure().default_trust(draws=5).posterior(evidence.question("maya", "day")).points
+    assert points["note"].to_list() == ["", "", "denies tue", "denies thu; lasting 0.5", ""]
+    assert points["points"].notna().all()
+
+
 def test_with_two_answers_a_denial_says_nothing_more() -> None:
     rows = [("T", "ann", 1.0, None), ("F", "bob", 2.0, None)]
     plain = belief(sure(answers={"day": ["T", "F"]}), told(rows))
