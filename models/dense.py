@@ -62,6 +62,13 @@ class DenseQuestion(NamedTuple):
       ``P(z(t + d) = y | z(t) = x) = exp(-rate d) 1[x = y] + (1 - exp(-rate d)) prior[y]``; the popularity of a wrong
       answer fades as truths do, ``n_j(x) = sum_{k<j} r_k exp(-rate (t_j - t_k)) s_k(x)``; ``pins`` and ``rejections``
       are observed of the chain;
+    * a claim may deny an answer y other than its value, ``denies[j] = y``, and last only in part; with ``L_j =
+      lasting[j]``, kappa ``denial`` and, of what is denied, only the ratio to 1 / (K-1) that a denial at random has,
+      ``p_j(v, y | z) = f_j (L_j D_j(v, y; z) p_j(v | z, fresh) + (1 - L_j) / K) + m_j(v)``;
+      ``D_j(v, y; z)`` is 1 for z = v or no denial, ``(K-1) kappa / (K-2+kappa)`` for z = y, else ``(K-1) /
+      (K-2+kappa)``;
+    * where ``strong_denied`` is given, ``strong[j, k] + h_jk (strong_denied[j, k] - strong[j, k])`` stands for
+      ``strong[j, k]`` in all formulas, with ``h_jk = sum_v s_k(v) 1[a claim between k and j denies v]``;
     * ``P(o_j = k | x, z)`` is proportional to ``w_jk ((1 - none_j) (rho_jk (1-eps) match(j, k) + eps/K) + none_j/K)``.
     """
 
@@ -113,6 +120,15 @@ class DenseQuestion(NamedTuple):
     claims have, and last all others together; ``weights`` and shares are over them."""
     random: Floats | None = None
     """(V,) law of the value of a repetition that goes wrong, with `law`; else each of the K answers has 1/K."""
+    denies: NDArray[np.int64] | None = None
+    """(n,) the answer that each claim expressly denies, -1 for none; None where no claim denies one."""
+    denial: float = 1.0
+    """kappa: how much likelier a fresh claim that is wrong denies any other answer than it denies the truth."""
+    lasting: Floats | None = None
+    """(n,) how far each claim is about the state, from 0 (about a moment) to 1; None where all last."""
+    strong_denied: Floats | None = None
+    """(n, n) as ``strong``, where the value of the earlier claim has been denied by one between the two; None where
+    that makes no difference."""
 
     @property
     def size(self) -> int:

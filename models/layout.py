@@ -47,6 +47,11 @@ class Layout(NamedTuple):
     """Listed pairs of slots that pair terms of the user's own weigh; 0 where the model has none."""
     echoed: int
     """The same of two rows with the same value."""
+    denied: int
+    """Listed pairs of slots of which the value of the earlier one has been denied in between; 0 where that is no pair
+    feature of the model."""
+    again: int
+    """The same of two rows with the same value."""
     slot_blocks: int
     """Blocks of slots in which long sums are taken, so that millions of small terms add up accurately; 0 where none is
     long."""
@@ -76,6 +81,10 @@ class Layout(NamedTuple):
     """True where some domains are open, so that the popularity of wrong answers may have to be clipped."""
     orders: bool
     """True where some question is averaged over several orders."""
+    denials: bool = False
+    """True where some claims deny an answer."""
+    lasting: bool = False
+    """True where some claims are not meant to last, or only in part."""
     change: bool = False
     """True where truths change."""
     pinned: bool = False

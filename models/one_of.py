@@ -13,7 +13,9 @@ from typing import NamedTuple
 
 from nousppl.models.base_rates import base_log_mass
 from nousppl.models.change import carry
+from nousppl.models.denial import stated
 from nousppl.models.layout import Layout
+from nousppl.models.logs import log_add
 from nousppl.models.namespace import Array, Namespace
 from nousppl.models.origin import Echo, by_row_of_slot, echo, popularity
 from nousppl.models.shaped import with_density, with_shapes
@@ -113,12 +115,6 @@ def over_difficulty(
         return given(xp.array(0.0))
     nodes, weights = data["nodes"], data["node_log_weights"]
     return xp.over_nodes(lambda node: given(theta["difficulty_sd"] * node), nodes, weights, layout.rows + layout.terms)
-
-
-def log_add(xp: Namespace, one: Array, other: Array) -> Array:
-    """``log(exp(one) + exp(other))``, ``other`` finite."""
-    top = xp.maximum(one, other)
-    return top + xp.log(xp.exp(one - top) + xp.exp(other - top))
 
 
 def prepare(xp: Namespace, layout: Layout, data: dict[str, Array], theta: dict[str, Array]) -> Terms:
@@ -289,6 +285,8 @@ def claim_logs(
         law_term = clip(xp, law_term, terms.top, odds_term, data["term_uniform"], data["term_open"])
     wrong_row = by_row_of_slot(xp, layout, data, wrong) * law_row
     value = xp.where(data["term_own"], right_term, wrong_term * law_term)
+    if layout.denials or layout.lasting:
+        wrong_row, value = stated(xp, layout, data, theta, wrong_row, value)
     logs = _logs(xp, layout, data, terms, wrong_row, value)
     return with_shapes(xp, layout, data, theta, terms.echo, logs) if layout.shaped else logs
 
@@ -356,10 +354,8 @@ def class_bias(xp: Namespace, data: dict[str, Array], theta: dict[str, Array]) -
 def alone(layout: Layout) -> bool:
     """Whether each claim changes the likelihood of no answer but the one it names, and names one: entries are slots,
     and nothing need be gathered by entry."""
-    blocks = layout.slot_blocks or layout.entry_blocks
-    return not (
-        layout.change or layout.shaped or layout.soft or layout.popularity or layout.bias or layout.confusion or blocks
-    )
+    beside = layout.slot_blocks or layout.entry_blocks or layout.denials or layout.lasting or layout.shaped
+    return not (layout.change or layout.soft or layout.popularity or layout.bias or layout.confusion or beside)
 
 
 def own_logs(

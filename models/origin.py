@@ -11,6 +11,7 @@ from __future__ import annotations
 from itertools import combinations
 from typing import NamedTuple
 
+from nousppl.models.denial import denied_sums, denied_weights
 from nousppl.models.layout import Layout
 from nousppl.models.namespace import Array, Namespace
 
@@ -129,6 +130,9 @@ def strong_sums(
     if layout.listed:
         more, more_same = listed_sums(xp, layout, data, theta)
         strong, strong_same = strong + more, strong_same + more_same
+    if layout.denied:
+        more, more_same = denied_sums(xp, layout, data, theta)
+        strong, strong_same = xp.maximum(strong + more, zero), xp.maximum(strong_same + more_same, zero)
     return strong, strong_same, same
 
 
@@ -165,6 +169,8 @@ def text_sums(
         strong = xp.take(theta["strong_exact"], data["pair_group"])
     if layout.listed:
         strong = strong + xp.take(theta["listed"], data["pair_listed"])
+    if layout.denied:
+        strong = strong + xp.take(xp.after_zero(denied_weights(xp, data, theta)), data["pair_denied"])
     base = theta["strangers"]
     if layout.links:
         base = base + xp.take(theta["affinity"], data["pair_link"])
@@ -224,7 +230,7 @@ def echo(xp: Namespace, layout: Layout, data: dict[str, Array], theta: dict[str,
         theta: ``concentration`` (slots,) alpha; ``strangers`` w0; ``strong`` weights by feature group; ``rate`` of
             lag decay; ``copy_error`` eps; ``text`` and ``text_mean``; ``affinity`` (links + 1,) what the weight of a
             pair of sources exceeds that of strangers by; ``listed`` (listed,) what the user's own pair terms add to the
-            strong weights.
+            strong weights; ``denied``, the factor for earlier values that have been denied since.
     """
     alpha, zero = theta["concentration"], xp.array(0.0)
     strong, strong_same, same = strong_sums(xp, layout, data, theta)

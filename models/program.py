@@ -14,9 +14,11 @@ from numpy.typing import NDArray
 
 from nousppl.errors import InferenceError
 from nousppl.models.base_rates import base_log_mass
+from nousppl.models.denial import LOG_DENIAL
 from nousppl.models.layout import Layout
+from nousppl.models.logs import log_add
 from nousppl.models.namespace import Array, Namespace
-from nousppl.models.one_of import likelihood, log_add
+from nousppl.models.one_of import likelihood
 from nousppl.models.origin import subset_weights, subsets
 from nousppl.models.priors import Prior
 from nousppl.models.terms import OwnTerm, added, by_read, pair_weights
@@ -149,6 +151,8 @@ def constants(xp: Namespace, plan: Plan, values: dict[str, Array], text_grid: Ar
         theta["strong"] = subset_weights(xp, coefficients)
         exact = [sum(coefficients[f] for f in group) for group in subsets(len(coefficients))]
         theta["strong_exact"] = xp.stack([xp.array(0.0), *(xp.exp(c) for c in exact)])
+    if "origin_repeats_denied" in values:
+        theta["denied"] = xp.exp(values["origin_repeats_denied"])
     if "origin_affinity" in values:
         effect = xp.minimum(values["origin_affinity"], xp.array(AFFINITY_LIMIT))
         theta["affinity"] = theta["strangers"] * (xp.exp(xp.after_zero(effect)) - 1.0)
@@ -159,6 +163,7 @@ def constants(xp: Namespace, plan: Plan, values: dict[str, Array], text_grid: Ar
         theta["text_mean"] = xp.log(xp.mean(xp.exp(values["origin_text"] * text_grid)))
     if "errors_log_popularity" in values:
         theta["beta"] = xp.exp(values["errors_log_popularity"])
+    theta["denial"] = xp.exp(values.get("errors_log_denial", xp.array(LOG_DENIAL)))
     if "errors_difficulty_sd" in values:
         theta["difficulty_sd"] = values["errors_difficulty_sd"]
     if "errors_logit_hard" in values:

@@ -58,7 +58,9 @@ def program(xp: Sites, question: DenseQuestion, values: ArrayLike | None = None,
     Sites: ``truth`` (0..K-1; where it changes, at the time asked about, and ``truth_i`` at the i-th of the other times
     of which something is known), ``looks`` (where there is a trap: the answer that the claims follow in place of the
     truth), ``difficulty`` (where there is any), ``origin_j`` (0 fresh, 1 + k a repetition of claim k) and ``claim_j``
-    (the row of weights that claim j gives to the answers). Where the truth changes, ``settled_i`` is observed: that the
+    (the row of weights that claim j gives to the answers). Where claims deny answers, ``denied_j`` (a row with 1 at the
+    answer that claim j denies), and where some are not meant to last, ``lasts_j`` (1 if claim j, where it is fresh, is
+    about the state, 0 if it is about a moment). Where the truth changes, ``settled_i`` is observed: that the
     truth is one of the answers that are left at that time.
 
     Raises:
@@ -76,11 +78,14 @@ def program(xp: Sites, question: DenseQuestion, values: ArrayLike | None = None,
 
     truths, fading = draw_truths(xp, q, question.change)
     difficulty = draw_difficulty(xp, question, grid)
+    standing = share  # the same without what has been denied since
     for j, looks in enumerate(truths):
-        weights = q.base[j, :j] * r + q.strong[j, :j]
+        strong = strong_weights(q, j, 1.0 - standing.sum(-1))
+        weights = q.base[j, :j] * r + strong
         silent = q.alpha[j] + weights.sum() == 0  # an own note that repeats nothing
         origin = xp.choose(f"origin_{j}", origin_law(xp, q.alpha[j], weights))
 
+        stated = origin == FRESH
         if q.law is None:
             a = reliability(xp, q.logit[j, looks] + q.difficulty_sd * difficulty, q.ceiling[j])
             c = None if q.confusion is None else q.confusion[j, looks]
@@ -89,13 +94,22 @@ def program(xp: Sites, question: DenseQuestion, values: ArrayLike | None = None,
             fresh = fresh_law(xp, a, u, looks)
         else:
             fresh = q.law[j, looks]
+        if q.lasting is not None:  # else every claim is about the state
+            lasts = xp.choose(f"lasts_{j}", xp.pair(1.0 - q.lasting[j], q.lasting[j])) == 1
+            fresh, stated = xp.where(lasts[..., None], fresh, 1.0 / q.size), stated & lasts
         repeated = repeat_laws(xp, share, q.rho[j, :j], q.copy_error, q.random)
         law = xp.where((origin == FRESH)[..., None], fresh, repeated[origin])
         row = xp.say(f"claim_{j}", law, silent, None if said is None else said[j])
+        if q.denies is not None:
+            denies = xp.integers(q.denies[j])
+            law = denial_law(xp, row, looks, stated, q.denial)
+            target = None if said is None else xp.one_hot(denies, q.size)
+            target = xp.say(f"denied_{j}", law, silent | (denies < 0), target)
+            standing = xp.where(denies >= 0, standing * (1.0 - target), standing)
 
         row = row / row.sum()
-        r = xp.append(r, originality(xp, q.alpha[j], q.base[j, :j] + q.strong[j, :j], share @ row)[None])
-        share = xp.append(share, row[None])
+        r = xp.append(r, originality(xp, q.alpha[j], q.base[j, :j] + strong, share @ row)[None])
+        share, standing = xp.append(share, row[None]), xp.append(standing, row[None])
 
 
 def rows_said(xp: Sites, question: Any, values: ArrayLike) -> Array:
@@ -194,9 +208,11 @@ def enumerable(question: DenseQuestion, grid: Grid | None) -> Grid:
     """The grid that the difficulty is enumerated over: the one that is given, or the question's own.
 
     Raises:
-        InferenceError: the question has more than `MOST_CLAIMS` claims; where truths change, claims and times of them.
+        InferenceError: the question has more than `MOST_CLAIMS` claims; where truths change, claims and times of them;
+            where some are not meant to last, each counts twice.
     """
     axes = len(question.alpha) + len(set(question.change.times) if question.change is not None else ())
+    axes += 0 if question.lasting is None else len(question.lasting)
     if axes > MOST_CLAIMS:
         raise InferenceError(
             f"the reference program enumerates questions of at most {MOST_CLAIMS} claims; this one has "
@@ -266,6 +282,22 @@ def clip(xp: Sites, law: Array, a: Array, truth: Array) -> Array:
 def fresh_law(xp: Sites, a: Array, u: Array, truth: Array) -> Array:
     """(..., K): the truth with probability a, else a wrong answer."""
     return xp.where(is_truth(xp, truth, u.shape[-1]), a[..., None], (1 - a)[..., None] * u)
+
+
+def strong_weights(question: Any, j: int, denied: Array) -> Array:
+    """(j,) strong weights of the earlier claims, of whose values so much has been denied since."""
+    strong = question.strong[j, :j]
+    if question.strong_denied is None:
+        return strong
+    return strong + denied * (question.strong_denied[j, :j] - strong)
+
+
+def denial_law(xp: Sites, said: Array, truth: Array, stated: Array, kappa: Array) -> Array:
+    """(..., K): law of the answer that a claim denies: any but the one that it names, the truth only in proportion to
+    kappa where the claim is about it, and fresh."""
+    others = 1.0 - said
+    mass = xp.where(stated[..., None] & is_truth(xp, truth, said.shape[-1]), kappa * others, others)
+    return mass / mass.sum(-1)[..., None]
 
 
 def repeat_laws(xp: Sites, share: Array, rho: Array, copy_error: Array, random: Array | None = None) -> Array:

@@ -10,11 +10,9 @@ from __future__ import annotations
 
 from nousppl.models import any_of, while_true
 from nousppl.models.layout import Layout
+from nousppl.models.logs import log_add, log_or_nothing
 from nousppl.models.namespace import Array, Namespace
 from nousppl.models.origin import Echo
-
-NOTHING = -1e30
-"""Stands for the log of 0; finite, so that its gradient is."""
 
 
 def with_shapes(
@@ -56,18 +54,15 @@ def either_origin(
     """Log of ``f p(value | fresh) + m`` for some slots; 0 where a claim can neither be fresh nor repeat anything."""
     first = data["slot_first_row"] if layout.soft else None
     repeated = echo.repeated if first is None else xp.take(echo.repeated, first)
-    one = _log(xp, echo.fresh)
-    other = _log(xp, repeated)
+    one = log_or_nothing(xp, echo.fresh)
+    other = log_or_nothing(xp, repeated)
+    if layout.lasting:
+        # What is not meant to last may be anything.
+        lasts, size = xp.take(data["slot_lasting"], slot), xp.take(data["slot_size"], slot)
+        log_fresh = log_add(xp, log_or_nothing(xp, lasts) + log_fresh, log_or_nothing(xp, (1.0 - lasts) / size))
     fresh, copied = xp.take(one, slot) + log_fresh, xp.take(other, slot)
-    top = xp.maximum(fresh, copied)
-    whole = top + xp.log(xp.exp(fresh - top) + xp.exp(copied - top))
+    whole = log_add(xp, fresh, copied)
     return xp.where(xp.take(echo.silent, slot), xp.array(0.0), whole) if layout.notes else whole
-
-
-def _log(xp: Namespace, p: Array) -> Array:
-    """log p, and `NOTHING` for 0."""
-    there = p > 0.0
-    return xp.where(there, xp.log(xp.where(there, p, xp.array(1.0))), xp.array(NOTHING))
 
 
 def with_density(xp: Namespace, layout: Layout, data: dict[str, Array], theta: dict[str, Array], logs: Array) -> Array:

@@ -7,6 +7,9 @@ from dataclasses import dataclass
 
 from nousppl.errors import ModelError
 
+DENIED = "repeats_denied"
+"""The pair feature that the value of the earlier claim has been denied since."""
+
 
 @dataclass(frozen=True)
 class Origin:
@@ -14,17 +17,18 @@ class Origin:
 
     Attributes:
         strong: features of a pair of claims, joined by ``+``: ``same_source`` or ``same_<column>`` for any column of
-            the claims or the sources. The strong weight of a pair is ``exp`` of the sum of the coefficients of the
-            features that hold, and 0 where none holds.
+            the claims or the sources, and ``repeats_denied``, which holds where a claim between the two denied (column
+            ``denies``) the value that the earlier one named. The strong weight of a pair is ``exp`` of the sum of the
+            coefficients of the features that hold, and 0 where none holds.
         affinity: "source" or another column of the claims or the sources: every pair of its levels that meets in at
             least 10 questions has a weight of its own in place of that of strangers, one for each direction where the
             times of the claims tell who was first, else one for both.
         text: column of text whose similarity (rapidfuzz token ratio, 0 to 1) is evidence for a repetition.
         lag: whether weights halve with every half-life (learned, days or units of ``time``) between the two claims.
         order: "time" (ties and missing times are averaged over random orders) or "unknown" (all orders are).
-        max_listed: number of most recent earlier claims whose text and affinity are looked at, and that terms of one's
-            own (``TrustModel(terms={"origin": ...})``) weigh; all earlier ones have the weights of strangers and of
-            strong features.
+        max_listed: number of most recent earlier claims whose text and affinity are looked at, that terms of one's
+            own (``TrustModel(terms={"origin": ...})``) weigh, and for which ``repeats_denied`` may hold; all earlier
+            ones have the weights of strangers and of the other strong features.
         orders: number of random orders that are averaged where the order is not known.
     """
 
@@ -46,19 +50,28 @@ class Origin:
         if self.max_listed < 1 or self.orders < 1:
             raise ModelError(f"Origin(max_listed={self.max_listed}, orders={self.orders}): both must be at least 1")
         if len(self.features) > 4:
-            raise ModelError(f"Origin(strong={self.strong!r}): at most 4 features, got {len(self.features)}")
+            raise ModelError(f"Origin(strong={self.strong!r}): at most 4 columns, got {len(self.features)}")
 
     @property
     def features(self) -> tuple[str, ...]:
-        """Names of the pair features, ``same_source`` and the like."""
+        """Names of the pair features that compare a column, ``same_source`` and the like."""
+        return tuple(name for name in self._named if name != DENIED)
+
+    @property
+    def denied(self) -> bool:
+        """Whether it is a pair feature that the earlier value has been denied since."""
+        return DENIED in self._named
+
+    @property
+    def _named(self) -> tuple[str, ...]:
         if not self.strong:
             return ()
         names = tuple(part.strip() for part in self.strong.split("+"))
         for name in names:
-            if not re.fullmatch(r"same_\S+", name):
+            if name != DENIED and not re.fullmatch(r"same_\S+", name):
                 raise ModelError(
                     f"Origin(strong={self.strong!r}): {name!r} is no pair feature; "
-                    "allowed are same_source and same_<column>, joined by +"
+                    f"allowed are same_source and same_<column>, and {DENIED}, joined by +"
                 )
         if len(set(names)) < len(names):
             raise ModelError(f"Origin(strong={self.strong!r}): a feature is named twice")

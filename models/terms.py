@@ -41,7 +41,7 @@ PAIRS = "origin"
 LARGEST = 20.0
 """Largest log weight of a pair: beyond it nothing changes any more."""
 LAG = ("lag", "")
-SAID = ("value", "weight", "origin")
+SAID = ("value", "weight", "origin", "denies")
 """Columns that are known only when a claim is read."""
 DUMMIES = {
     "claim": (1.0, 2.0, 3.0, 2.0, 5.0),

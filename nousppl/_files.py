@@ -20,9 +20,9 @@ BLOCK = 1 << 26
 def read_table(path: str | Path, name: str) -> pd.DataFrame:
     """The table in a csv, csv.gz or parquet file.
 
-    In a csv file the columns that nousppl knows are text as it stands (so that 007 stays 007), except weight and
-    ceiling (numbers), and an empty cell is missing. Times are read when the table is checked. A column of the user's
-    own is numbers or booleans where all its cells are.
+    In a csv file the columns that nousppl knows are text as it stands (so that 007 stays 007), except weight,
+    ceiling and lasting (numbers), and an empty cell is missing. Times are read when the table is checked. A column of
+    the user's own is numbers or booleans where all its cells are.
     """
     path = Path(path)
     if not path.is_file():
@@ -74,7 +74,9 @@ def _header(path: Path, note: object) -> list[str]:
 
 def _typed(frame: pd.DataFrame, name: str) -> pd.DataFrame:
     own = [column for column in frame.columns if column not in (*REQUIRED[name], *OPTIONAL[name])]
-    typed = {column: _number_or_flag(frame[column]) for column in (*own, "weight", "ceiling") if column in frame}
+    typed = {
+        column: _number_or_flag(frame[column]) for column in (*own, "weight", "ceiling", "lasting") if column in frame
+    }
     return frame.assign(**typed)
 
 

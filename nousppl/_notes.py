@@ -51,6 +51,8 @@ def first_notes(coded: Coded) -> list[Note]:
         ("claims", "claims without a time", np.isnan(coded.claim_time).sum()),
         ("claims", "claims with a known origin, which add nothing", (coded.claim_origin >= 0).sum()),
         ("claims", "own notes", coded.claim_derived.sum()),
+        ("claims", "claims that deny a value", (coded.claim_denied >= 0).sum()),
+        ("claims", "claims not meant to last, or only in part", (coded.claim_lasting < 1.0).sum()),
         ("settled", "settled facts in use", len(coded.settled_question)),
         ("settled", "of these, rejections", coded.settled_rejected.sum()),
         ("settled", "questions with a settled fact and no claim", (np.diff(coded.claim_start) == 0).sum()),

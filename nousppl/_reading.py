@@ -9,6 +9,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from nousppl import _keys
+from nousppl._denials import read_denials, read_lasting, refuse_soft_denials
 from nousppl._lineage import roots
 from nousppl._record import Claims, Facts, Questions, Record, Rows, pair_up
 from nousppl._report import Note
@@ -34,11 +35,14 @@ def read_claims(table: Table, same_value: SameValue | None) -> ReadClaims:
     entity, attribute, source = (table.labels(column) for column in ("entity", "attribute", "source"))
     values, vocabulary = read_values(table, same_value)
     refuse_mixed(table, attribute, vocabulary.kinds[values])
+    denied, vocabulary = read_denials(table, values, vocabulary, same_value)
     times, kind = table_times(table)
     ceiling = table.numbers("ceiling") if "ceiling" in table else np.full(len(table), np.nan)
     table.refuse("ceiling", (ceiling <= 0) | (ceiling > 1), "a ceiling outside (0, 1]", CEILING)
     derived = table.flags("derived", blank=False) if "derived" in table else np.zeros(len(table), dtype=bool)
+    lasting = read_lasting(table)
     group = group_rows(table, values, merged=same_value is not None)
+    refuse_soft_denials(table, denied, group)
     questions, (question,) = pair_up(entity.names, attribute.names, (entity.codes, attribute.codes))
     origin = _origins(table, group, question, times["time"].values)
     first = group.first
@@ -49,6 +53,8 @@ def read_claims(table: Table, same_value: SameValue | None) -> ReadClaims:
         source=source.codes[first],
         ceiling=np.where(np.isnan(ceiling), np.inf, ceiling)[first],
         derived=derived[first],
+        denied=denied[first],
+        lasting=lasting[first],
         origin=origin,
         key=np.zeros(len(first), dtype=np.uint64),
         id=pd.RangeIndex(len(first)) if group.ids is None else group.ids,
@@ -151,6 +157,9 @@ def _sort(
     claims = replace(claims, origin=origin)
     values = record.vocabulary.values[rows.value] if merged else None
     frame = show_table(table, rows.position, times, values).assign(claim=claims.id.take(rows.claim))
+    if merged and "denies" in table:
+        denied = np.array([*record.vocabulary.values, None], dtype=object)[claims.denied[rows.claim]]
+        frame["denies"] = pd.Series(denied, dtype=object).infer_objects()
     rows = replace(rows, position=np.arange(len(rows.claim)))
     return replace(record, claims=claims, rows=rows), frame, other
 

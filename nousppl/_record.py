@@ -38,6 +38,9 @@ class Claims(_Columns):
     source: NDArray[np.int64]
     ceiling: NDArray[np.float64]
     derived: NDArray[np.bool_]
+    denied: NDArray[np.int64]
+    """Value that the claim denies; -1 for none."""
+    lasting: NDArray[np.float64]
     origin: NDArray[np.int64]
     key: NDArray[np.uint64]
     id: pd.Index
@@ -129,11 +132,16 @@ class Record:
         """The arrays that models are compiled from, on the names in use only."""
         asked, question = _in_use(len(self.questions.entity), self.claims.question, self.facts.question)
         heard, source = _in_use(len(self.sources), self.claims.source)
-        named, value = _in_use(len(self.vocabulary), self.rows.value, self.facts.value)
+        denies = np.flatnonzero(self.claims.denied >= 0)
+        denied = self.claims.denied[denies]
+        named, value = _in_use(len(self.vocabulary), self.rows.value, self.facts.value, denied)
         rank = self.vocabulary.ranks(named)
         row_pair = question[self.claims.question[self.rows.claim]] * len(named) + rank[value[self.rows.value]]
         fact_pair = question[self.facts.question] * len(named) + rank[value[self.facts.value]]
-        pairs = np.sort(pd.unique(np.concatenate([row_pair, fact_pair])))
+        denied_pair = question[self.claims.question[denies]] * len(named) + rank[value[denied]]
+        pairs = np.sort(pd.unique(np.concatenate([row_pair, fact_pair, denied_pair])))
+        claim_denied = np.full(len(self.claims.key), -1, dtype=np.int32)
+        claim_denied[denies] = np.searchsorted(pairs, denied_pair)
         values = self.vocabulary.values[named[np.argsort(rank)]]
         of, attribute = _in_use(len(self.questions.attributes), self.questions.attribute[asked])
         of_question, place = np.divmod(pairs, max(len(named), 1))
@@ -150,6 +158,8 @@ class Record:
             claim_source=_int32(source[self.claims.source]),
             claim_ceiling=self.claims.ceiling,
             claim_derived=self.claims.derived,
+            claim_denied=claim_denied,
+            claim_lasting=self.claims.lasting,
             claim_origin=self.claims.origin,
             claim_key=self.claims.key,
             claim_index=self.claims.id,

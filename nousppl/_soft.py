@@ -23,6 +23,8 @@ SHARED = (
     "origin",
     "revoked",
     "stated_entity",
+    "denies",
+    "lasting",
 )
 
 

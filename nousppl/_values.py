@@ -57,19 +57,21 @@ class Vocabulary:
         return found
 
 
-def read_values(table: Table, same_value: SameValue | None = None) -> tuple[NDArray[np.int64], Vocabulary]:
-    """Codes (rows,) of the column `value`, and their vocabulary; `same_value` has merged what is to be the same."""
-    codes, found, kinds = _distinct(table, plain(table.frame["value"]))
+def read_values(
+    table: Table, same_value: SameValue | None = None, column: str = "value", allowed: str = ALLOWED
+) -> tuple[NDArray[np.int64], Vocabulary]:
+    """Codes (rows,) of a column of values, and their vocabulary; `same_value` has merged what is to be the same."""
+    codes, found, kinds = _distinct(table, column, allowed)
     if same_value is not None:
         found = _merged(found, same_value)
         kinds = np.array([_kind(value) for value in found], dtype=np.int8)
-        table.refuse("value", (kinds < 0)[codes], "same_value gave something else than a value", ALLOWED)
+        table.refuse(column, (kinds < 0)[codes], "same_value gave something else than a value", allowed)
     blank = np.array([isinstance(value, str) and not value.strip() for value in found], dtype=bool)
-    table.refuse("value", blank[codes], "a blank value", ALLOWED)
+    table.refuse(column, blank[codes], "a blank value", allowed)
     endless = np.array(
         [kind == NUMBER and _endless(value) for kind, value in zip(kinds, found, strict=True)], dtype=bool
     )
-    table.refuse("value", endless[codes], "a number that is not finite", ALLOWED)
+    table.refuse(column, endless[codes], "a number that is not finite", allowed)
     return _compact(codes, found, kinds)
 
 
@@ -143,19 +145,22 @@ def _endless(number: Any) -> bool:
         return True
 
 
-def _distinct(table: Table, cells: pd.Series[Any]) -> tuple[NDArray[np.int64], NDArray[np.object_], NDArray[np.int8]]:
+def _distinct(
+    table: Table, column: str, allowed: str
+) -> tuple[NDArray[np.int64], NDArray[np.object_], NDArray[np.int8]]:
     """Codes (rows,), distinct cells (V,) and their kinds (V,). Missing cells and cells of no kind are refused."""
-    table.refuse("value", cells.isna().to_numpy(dtype=bool), "a missing value", ALLOWED)
+    cells = plain(table.frame[column])
+    table.refuse(column, cells.isna().to_numpy(dtype=bool), "a missing value", allowed)
     if cells.dtype != object:
         codes, found = pd.factorize(cells)
         found = np.asarray(found, dtype=object)
         kinds = np.array([_kind(value) for value in found], dtype=np.int8)
-        table.refuse("value", (kinds < 0)[codes], f"a value of the kind {cells.dtype}", ALLOWED)
+        table.refuse(column, (kinds < 0)[codes], f"a value of the kind {cells.dtype}", allowed)
         return codes, found, kinds
     # Python holds 1 == True, so kinds are told apart before cells are.
     types, type_list = pd.factorize(np.array([*map(type, cells)], dtype=object))
     kinds = np.array([_kind_of_type(one) for one in type_list], dtype=np.int8)[types]
-    table.refuse("value", kinds < 0, "a value of no known kind", ALLOWED)
+    table.refuse(column, kinds < 0, "a value of no known kind", allowed)
     codes = np.empty(len(cells), dtype=np.int64)
     distinct: list[Any] = []
     distinct_kinds: list[int] = []

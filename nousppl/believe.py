@@ -134,7 +134,12 @@ def _status(encoded: Encoded, start: int, j: int) -> str:
     coded = encoded.coded
     if not encoded.used[start + j]:
         return f"repeats {coded.claim_id[coded.claim_origin[start + j]]} (given)"
-    return "own note" if coded.claim_derived[start + j] else ""
+    notes = ["own note"] if coded.claim_derived[start + j] else []
+    if coded.claim_denied[start + j] >= 0:
+        notes.append(f"denies {coded.answer_value[coded.claim_denied[start + j]]}")
+    if coded.claim_lasting[start + j] < 1.0:
+        notes.append(f"lasting {coded.claim_lasting[start + j]:g}")
+    return "; ".join(notes)
 
 
 def with_lineage(

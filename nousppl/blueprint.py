@@ -14,11 +14,12 @@ from nousppl.affinity import Affinities, find_pairs
 from nousppl.encode import Domains, Encoded, encode_claims, is_confused
 from nousppl.errors import ModelError
 from nousppl.evidence import Evidence
+from nousppl.models.denial import LOG_DENIAL
 from nousppl.models.hierarchy import INTERCEPT, Design, Encoding, Formula, encode
 from nousppl.models.priors import Prior, half_normal, log_normal, normal, student_t
 from nousppl.models.program import OF_QUESTIONS, Plan, Predictor, Site
 from nousppl.models.shapes import AnyOf, WhileTrue
-from nousppl.models.specification import Errors, Origin
+from nousppl.models.specification import DENIED, Errors, Origin
 from nousppl.models.terms import PAIRS, OwnTerm
 from nousppl.text import GRID
 
@@ -63,6 +64,8 @@ class Blueprint:
     plan: Plan
     text_grid: NDArray[np.float64] | None = None
     affinity: Affinities | None = None
+    denials: bool = False
+    """Whether kappa of denials is among the parameters: it was seen that claims deny something, or nothing was seen."""
 
     def encode(self, evidence: Evidence) -> Encoded:
         """Encode an evidence exactly as the one that the model was fitted on."""
@@ -101,6 +104,8 @@ def default_priors(model: TrustModel) -> dict[str, dict[str, Prior]]:
         out["origin"] = {"strangers": normal(-4.0, 1.0)}
         for feature in model.origin.features:
             out["origin"][feature] = normal(3.0, 1.0) if feature == "same_source" else normal(0.0, 1.0)
+        if model.origin.denied:
+            out["origin"][DENIED] = normal(0.0, 1.0)
         if model.origin.affinity is not None:
             out["origin"]["affinity"] = half_normal(2.0)
         if model.origin.lag:
@@ -129,8 +134,8 @@ def default_priors(model: TrustModel) -> dict[str, dict[str, Prior]]:
         errors["logit_trap"] = normal(logit(TRAP), 0.5)
     if model.errors.correlation:
         errors["logit_correlation"] = normal(logit(CORRELATION), 0.5)
-    if errors:
-        out["errors"] = errors
+    errors["log_denial"] = normal(LOG_DENIAL, 1.0)
+    out["errors"] = errors
     if model.base_rates == "learned":
         out["base_rates"] = {"logit": normal(0.0, 1.5)}
     if any(isinstance(shape, AnyOf) for shape in model.shapes.values()):
@@ -223,7 +228,8 @@ def draw_up(model: TrustModel, evidence: Evidence | None, questions: NDArray[np.
     if evidence is not None and model.origin is not None and column is not None:
         affinity = find_pairs(column, evidence.covariates, evidence.coded, questions, model.origin.order)
     domains = Domains.of(model.answers, evidence, model.shapes)
-    return assemble(model, encodings, bias, domains, affinity=affinity)
+    denials = evidence is None or bool((evidence.coded.claim_denied >= 0).any())
+    return assemble(model, encodings, bias, domains, affinity=affinity, denials=denials)
 
 
 def assemble(
@@ -233,6 +239,7 @@ def assemble(
     domains: Domains,
     text_grid: NDArray[np.float64] | None = None,
     affinity: Affinities | None = None,
+    denials: bool = False,
 ) -> Blueprint:
     """The blueprint of a model with these encodings and domains: declares its parameters.
 
@@ -266,6 +273,8 @@ def assemble(
     for name, prior in priors.get("items", {}).items():
         sites.append(Site(f"items_{name}", prior, sets if name == "logit_prevalence" else None))
     sites += [Site(f"state_{name}", prior, len(domains.lasting)) for name, prior in priors.get("state", {}).items()]
+    if denials:
+        sites.append(Site("errors_log_denial", priors["errors"]["log_denial"]))
     features = model.origin.features if model.origin is not None else ()
     plan = Plan(tuple(sites), tuple(predictors), features, _own(model, PAIRS))
     if text_grid is None and model.origin is not None and model.origin.text is not None:
@@ -281,6 +290,7 @@ def assemble(
         plan,
         text_grid,
         affinity,
+        denials,
     )
 
 

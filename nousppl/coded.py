@@ -30,7 +30,8 @@ class Coded:
     sources: pd.Index
     """Sorted."""
     answers: pd.DataFrame
-    """C rows, question (int) and value: the answers that claims, settled facts or rejections name, sorted by both."""
+    """C rows, question (int) and value: the answers that claims name or deny and settled facts or rejections name,
+    sorted by both."""
     claim_question: Ints
     """(J,) claims are sorted by question, time (missing last) and key."""
     claim_time: Floats
@@ -43,6 +44,10 @@ class Coded:
     """(J,) upper bound of the reliability; inf where there is none."""
     claim_derived: NDArray[np.bool_]
     """(J,) true for the assistant's own notes."""
+    claim_denied: Ints
+    """(J,) index into `answers` of the value that the claim expressly denies; -1 for none."""
+    claim_lasting: Floats
+    """(J,) how far the claim is meant to last, from 0 (a moment) to 1."""
     claim_origin: NDArray[np.int64]
     """(J,) index of the claim it is known to repeat (the same top value), else -1.
 

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from nousppl.denied import denied_icells, denied_pairs, more_entries, stated_arrays, stated_sizes
 from nousppl.encode import Encoded
 from nousppl.lanes import lay_lanes
 from nousppl.listed import listed_affinities, listed_own, pair_links
@@ -99,10 +100,13 @@ def compile_problem(encoded: Encoded, questions: Ints, seed: int = 0, at: Floats
     _slots(data, encoded, slots, questions, claims)
     _cells(data, encoded, slots, questions, at)
     _chains(data, encoded, slots, chains, len(groups))
-    _entries(data, encoded, slots, chains[1], questions)
+    denied = denied_icells(encoded, slots, questions, claims)
+    _entries(data, encoded, slots, chains[1], questions, denied)
+    data |= stated_arrays(encoded, slots, claims, data, denied)
     data |= listed_affinities(encoded, slots, claims, chains[1])
     data |= listed_pairs(encoded, slots, claims, chains[1], groups)
     data |= listed_own(encoded, slots, claims, chains[1])
+    data |= denied_pairs(encoded, slots, claims, chains[1], groups, denied, data)
     links = data.get("link_pair", np.zeros(0, np.int64))
     if "pair_row" in data and len(links):
         data["pair_link"] = pair_links(encoded, slots, claims, data, links)
@@ -221,7 +225,9 @@ def _chains(data: dict[str, Any], encoded: Encoded, slots: Slots, chains: list[C
         data["strong_row"] = np.stack([sums[3 + 2 * g] for g in range(groups)])
 
 
-def _entries(data: dict[str, Any], encoded: Encoded, slots: Slots, by_cell: Chains, questions: Ints) -> None:
+def _entries(
+    data: dict[str, Any], encoded: Encoded, slots: Slots, by_cell: Chains, questions: Ints, denied: Ints | None
+) -> None:
     """Pairs of a slot and a cell whose likelihood differs from that of a cell not named before."""
     icells = int(slots.icell_offset[-1])
     in_order = slots.row_icell[by_cell.order]
@@ -242,6 +248,8 @@ def _entries(data: dict[str, Any], encoded: Encoded, slots: Slots, by_cell: Chai
         order = np.lexsort((slot, icell))
         slot, icell = slot[order], icell[order]
     slots_total = max(len(slots.claim), 1)
+    if denied is not None:
+        slot, icell = more_entries(slot, icell, denied, slots_total)
     key = in_order * slots_total + slots.row_slot[by_cell.order]
     last = np.searchsorted(key, icell * slots_total + slot) - 1
     named = (last >= 0) & (in_order[np.maximum(last, 0)] == icell) if len(in_order) else np.zeros(len(slot), bool)
@@ -331,6 +339,7 @@ def _layout(encoded: Encoded, slots: Slots, questions: Ints, claims: Ints, data:
         set_cells=len(data.get("anycell_cell", ())),
         periods=len(data.get("period_entry", ())),
         period_cells=len(data.get("periodcell_cell", ())),
+        **stated_sizes(data),
     )
 
 

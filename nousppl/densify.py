@@ -13,6 +13,7 @@ from nousppl.asking import bias_sources, parameter_draws
 from nousppl.blueprint import Blueprint
 from nousppl.compile import Problem, compile_problem
 from nousppl.encode import Encoded, is_confused
+from nousppl.models.denial import LOG_DENIAL
 from nousppl.models.dense import Change, DenseQuestion
 from nousppl.models.program import COPY_ERROR
 from nousppl.period_arrays import law_of_states
@@ -76,9 +77,8 @@ def write_out(
     stays = encoded.settled is None or shaped
     mass = rates * np.exp(problem.data["cell_log_possible"])[expand] if stays else rates
     confusion = _confusion(blueprint, encoded, problem, theta)
-    logit = np.repeat(theta["logit"][:claims, None], len(expand), axis=1) + _bias(
-        blueprint, encoded, problem, theta, expand
-    )
+    logit = np.repeat(theta["logit"][:claims, None], len(expand), axis=1)
+    logit = logit + _bias(blueprint, encoded, problem, theta, expand)
     alpha = np.exp(theta["log_concentration"][:claims]) * world.looks if encoded.origin is not None else world.looks
     beta = _betas(encoded, theta, claims)
     weights = _weights(problem, claims, layout.cells)[:, expand]
@@ -86,10 +86,10 @@ def write_out(
     weights[:, encoded.cells.other[problem.cells][expand]] = 0.0
     out = []
     for order in range(layout.instances):
-        zero = np.zeros((claims, claims))
-        base, strong, ratio, place = (
-            world.weights(theta, order) if encoded.origin is not None else (zero, zero, zero + 1.0, world.place(order))
-        )
+        base = strong = np.zeros((claims, claims))
+        ratio, place = base + 1.0, world.place(order)
+        if encoded.origin is not None:
+            base, strong, ratio, place = world.weights(theta, order, base)
         by = np.argsort(place)
         pairs = np.ix_(by, by)
         dense = DenseQuestion(
@@ -112,13 +112,26 @@ def write_out(
             correlation=_chance(theta, "correlation"),
             change=None if stays else _change(problem, theta, order, expand),
         )
+        dense = _beside(dense, encoded, problem, world, theta, order, expand)
         lists = _chances(encoded, question, theta, by)
         if encoded.cells.periods is not None and encoded.cells.periods.attribute[question] >= 0:
             dense = _of_states(dense, encoded, problem, theta, by)
         elif lists is not None and laws:
             dense = _with_lists(dense, encoded, question, problem.claims[by], lists)
+        if dense.law is not None:
+            dense = _passing(dense)
         out.append(Written(dense, _labels(encoded, problem.cells, counts), problem.claims[by], lists))
     return out
+
+
+def _passing(question: DenseQuestion) -> DenseQuestion:
+    """A question of another shape, with how far its claims are meant to last in their laws."""
+    question = question._replace(denies=None, strong_denied=None)
+    if question.lasting is None:
+        return question
+    lasts = question.lasting[:, None, None]
+    law = lasts * np.asarray(question.law) + (1.0 - lasts) * np.asarray(question.random)
+    return question._replace(law=law, lasting=None)
 
 
 def _with_lists(
@@ -174,6 +187,34 @@ def _change(problem: Problem, theta: dict[str, Any], order: int, expand: NDArray
         pins=tuple((time, cell) for time, cell, rejected in facts if not rejected),
         rejections=tuple((time, cell) for time, cell, rejected in facts if rejected),
     )
+
+
+def _beside(
+    question: DenseQuestion,
+    encoded: Encoded,
+    problem: Problem,
+    world: PairWorld,
+    theta: dict[str, Any],
+    order: int,
+    expand: NDArray[np.int64],
+) -> DenseQuestion:
+    """The question in one order of its claims, with what they deny and how far they are meant to last."""
+    place = world.place(order)
+    by = np.argsort(place)
+    if encoded.passing:
+        question = question._replace(lasting=encoded.coded.claim_lasting[problem.claims][by])
+    if encoded.denied_cell is None:
+        return question
+    cell = encoded.denied_cell[problem.claims][by]
+    answer = np.where(cell >= 0, np.searchsorted(expand, cell - problem.cells[0]), -1)
+    question = question._replace(denies=answer, denial=float(np.exp(theta.get("errors_log_denial", LOG_DENIAL))))
+    if encoded.origin is None or not encoded.origin.denied:
+        return question
+    # Only listed pairs know what has been denied since.
+    apart = place[:, None] - place[None, :]
+    near = (apart > 0) & (apart <= encoded.origin.max_listed)
+    strong = world.weights(theta, order, near.astype(np.float64))[1]
+    return question._replace(strong_denied=strong[np.ix_(by, by)])
 
 
 def _betas(encoded: Encoded, theta: dict[str, Any], claims: int) -> NDArray[np.float64] | float | None:

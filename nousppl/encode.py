@@ -217,6 +217,10 @@ class Encoded:
     row_variant: Ints | None
     """Tells values of one cell apart, such as lists of items that deny different ones; None where there are none."""
     row_share: Floats
+    denied_cell: Ints | None
+    """(J,) cell of the answer that each claim denies, -1 for none; None where no claim denies one."""
+    passing: bool
+    """Whether some claim is not meant to last, or only in part."""
     used: NDArray[np.bool_]
     """False for claims that are known to repeat another one: they add nothing."""
     origin: Origin | None
@@ -278,6 +282,8 @@ def encode_claims(
         row_cell=cells.of_answer[coded.row_answer],
         row_variant=_variants(coded, cells),
         row_share=coded.row_weight / count[coded.row_claim],
+        denied_cell=_denied_cells(coded, cells),
+        passing=bool((coded.claim_lasting < 1.0).any()),
         used=_used(coded, cells),
         origin=origin,
         errors=errors,
@@ -305,6 +311,12 @@ def _used(coded: Coded, cells: Cells) -> NDArray[np.bool_]:
         return coded.claim_origin < 0
     of_claim = variant[coded.row_start[:-1]]
     return (coded.claim_origin < 0) | (of_claim[coded.claim_origin] != of_claim)
+
+
+def _denied_cells(coded: Coded, cells: Cells) -> Ints | None:
+    # Of a list of items it is items that are denied.
+    denies = (coded.claim_denied >= 0) & ~cells.shaped[coded.claim_question]
+    return np.where(denies, cells.of_answer[np.maximum(coded.claim_denied, 0)], -1) if denies.any() else None
 
 
 def _latest(coded: Coded) -> float:

@@ -38,12 +38,20 @@ class Evidence:
     Args:
         claims: a row a claim: entity, attribute, value, source; optional time, claim (unique id), origin (id of the
             claim that it is known to repeat), ceiling (upper bound on reliability), known_at (default time), weight
-            (soft claims: several rows with one claim id), derived (true: the assistant's own note), revoked (true:
-            withdrawn, see `revoke`), stated_entity (see `merged`). Other columns are the user's own.
+            (soft claims: several rows with one claim id), derived (true: the assistant's own note), denies (a value
+            that the claim expressly says is not, or no longer, the answer; not of a soft claim), lasting (0 to 1, how
+            far the statement is meant to last; default 1), revoked (true: withdrawn, see `revoke`), stated_entity (see
+            `merged`). Other columns are the user's own.
         settled: what turned out: entity, attribute, value; optional time, known_at, verdict ("true", or "false" for a
             rejection), stated_entity.
         sources: a row a source: source and columns of the user's own.
         same_value: a function (or mapping) from a value to the value that stands for it, e.g. "New York" for "NYC".
+
+    A fresh claim that denies an answer is evidence against it, as strong as priors()["errors"]["log_denial"] of the
+    model is (learned where claims deny something); what a repetition denies says nothing. A claim with lasting 0 is
+    about a moment and says nothing of the answer; it still counts as one that others may repeat, among the wrong
+    answers given before, and as a witness of its value. A claim with a given origin adds nothing, what it denies
+    neither. See ``nousppl.models.denial``.
 
     Entities, attributes, sources and claim ids are whole numbers or text, one kind a column. Values are numbers, text
     or booleans, one kind within an attribute; numbers are equal by value, text exactly. Times are numbers throughout or
@@ -89,9 +97,9 @@ class Evidence:
     ) -> Self:
         """Evidence from files: csv, csv.gz or parquet.
 
-        In csv files entity, attribute, value, source, claim and origin are text as it stands (007 stays 007, 1.0 is not
-        1), an empty cell is missing, times follow the rule of the class, and columns of the user's own are numbers or
-        booleans where every cell is.
+        In csv files entity, attribute, value, denies, source, claim and origin are text as it stands (007 stays 007,
+        1.0 is not 1), an empty cell is missing, times follow the rule of the class, and columns of the user's own are
+        numbers or booleans where every cell is.
 
         Args:
             claims: path of the claims.

@@ -20,6 +20,7 @@ from nousppl.model import TrustModel, prior_draws
 from nousppl.models.shapes import NO_ITEM, AnyOf
 from nousppl.simulate import simulate_question
 from nousppl.simulate_lists import simulate_lists
+from nousppl.tables import is_blank
 
 
 class Truth(NamedTuple):
@@ -43,7 +44,8 @@ def simulate(
 
     Args:
         model: the specification; every attribute of the design needs its answers there.
-        design: claims without values: entity, attribute, source, and whatever the formulas and origins use.
+        design: claims without values: entity, attribute, source, and whatever the formulas and origins use. A claim
+            that is not blank in ``denies`` denies an answer, whatever stands there: which one is drawn.
         seed: of the draw.
         parameters: site -> value, in place of a draw from its prior; group effects by sorted level.
 
@@ -85,7 +87,7 @@ class Generator:
             raise ModelError(
                 f"simulate: answers of attribute {missing[0]!r} are not declared; give TrustModel(answers={{...}})"
             )
-        first = {a: _labels(given)[0] for a, given in model.answers.items()}
+        first, second = ({a: _labels(given)[i] for a, given in model.answers.items()} for i in (0, 1))
         for attribute, shape in model.shapes.items():
             if isinstance(shape, AnyOf) and isinstance(model.answers.get(attribute), int):
                 raise ModelError(
@@ -94,7 +96,11 @@ class Generator:
                 )
             first[attribute] = NO_ITEM
         self.model = model
-        self.placeholder = Evidence(design.assign(value=design["attribute"].map(first)))
+        filled = {"value": design["attribute"].map(first)}
+        if DENIES in design:
+            second |= dict.fromkeys(model.shapes)
+            filled["denies"] = design["attribute"].map(second).astype(object).where(~is_blank(design["denies"]), None)
+        self.placeholder = Evidence(design.assign(**filled))
         self.blueprint = draw_up(model, self.placeholder)
         self.encoded = self.blueprint.encode(self.placeholder)
 
@@ -126,7 +132,7 @@ class Generator:
             origins[written.claims] = [ids[k] if k >= 0 else None for k in drawn.origins]
             truths.append(drawn.truth)
         claims = self.placeholder.claims.assign(value=values)
-        if encoded.cells.items is not None:
+        if encoded.cells.items is not None or DENIES in claims:
             claims[DENIES] = denied
         settled = coded.questions[["entity", "attribute"]].assign(value=truths)
         if model.change is not None:
@@ -153,7 +159,13 @@ class Generator:
             return Drawn([text(row) for row in lists.named], lists.origins, truth, [truth] * n, denied)
         drawn = simulate_question(rng, written.question)
         labels = np.array(_labels(self.model.answers[attribute])[: written.question.size], object)
-        return Drawn(labels[drawn.values], drawn.origins, labels[drawn.truth], labels[drawn.truths], [None] * n)
+        return Drawn(
+            labels[drawn.values],
+            drawn.origins,
+            labels[drawn.truth],
+            labels[drawn.truths],
+            [labels[k] if k >= 0 else None for k in drawn.denies],
+        )
 
 
 def _labels(given: Any) -> list[Any]:

@@ -30,6 +30,8 @@ SIZES = (
     "set_cells",
     "periods",
     "period_cells",
+    "denied",
+    "again",
     "slot_blocks",
     "entry_blocks",
 )
@@ -52,6 +54,8 @@ _DIMENSION = {
     "link": "links",
     "listed": "listed",
     "echo": "echoed",
+    "denied": "denied",
+    "again": "again",
     "cell": "cells",
     "icell": "icells",
     "question": "questions",
@@ -76,6 +80,8 @@ _TARGET = {
     "apart_slot": "slots",
     "listed_slot": "slots",
     "echo_row": "rows",
+    "denied_slot": "slots",
+    "again_row": "rows",
     "icell_cell": "cells",
     "icell_instance": "instances",
     "cell_question": "questions",
@@ -92,14 +98,8 @@ _TARGET = {
 """Index arrays that things are summed by -> the size that marks an element as padding."""
 
 # A slot that only pads says nothing, so that its likelihood is 1: of 0 the gradient would not be a number.
-_FILL = {
-    "slot_size": 2.0,
-    "slot_looks": 1.0,
-    "slot_silence": 1.0,
-    "row_uniform": 1.0,
-    "term_uniform": 1.0,
-    "periodcell_width": 1.0,
-}
+_FILL = dict.fromkeys(("slot_looks", "slot_silence", "slot_lasting", "row_uniform", "term_uniform"), 1.0)
+_FILL |= {"slot_size": 2.0, "periodcell_width": 1.0}
 
 
 def ladder(layout: Layout) -> Layout:
@@ -123,6 +123,8 @@ def ladder(layout: Layout) -> Layout:
             "links": 4 * step if layout.links else 0,
             "listed": near if layout.listed else 0,
             "echoed": near if layout.listed else 0,
+            "denied": near if layout.denied else 0,
+            "again": near if layout.denied else 0,
             "slot_blocks": step // 64 if layout.slot_blocks else 0,
             "entry_blocks": step // 16 if layout.entry_blocks else 0,
         }
@@ -167,6 +169,8 @@ def rounded(layouts: list[Layout]) -> Layout:
         open=any(layout.open for layout in layouts),
         orders=any(layout.orders for layout in layouts),
         shaped=any(layout.shaped for layout in layouts),
+        denials=any(layout.denials for layout in layouts),
+        lasting=any(layout.lasting for layout in layouts),
         pinned=any(layout.pinned for layout in layouts),
         lanes=_rounded_lanes([lanes for layout in layouts for lanes in layout.lanes], 1.0),
     )
@@ -226,6 +230,16 @@ def pad(problem: Problem, layout: Layout) -> dict[str, NDArray[Any]]:
             continue
         dimension = _DIMENSION.get(name) or _DIMENSION.get(name.split("_")[0])
         out[name] = array if dimension is None else _padded(name, array, dimension, problem.layout, layout)
+    return out | _without(out, layout)
+
+
+def _without(data: dict[str, NDArray[Any]], layout: Layout) -> dict[str, NDArray[Any]]:
+    """What the layout has of denials and of what does not last, for an evidence without any."""
+    out: dict[str, NDArray[Any]] = {}
+    if layout.denials and "row_denies" not in data:
+        out = {"row_denies": np.zeros(layout.rows, bool), "term_denial": np.zeros(layout.terms, np.int32)}
+    if layout.lasting and "slot_lasting" not in data:
+        out["slot_lasting"] = np.ones(layout.slots)
     return out
 
 

@@ -120,12 +120,17 @@ class Simulator:
 
         Raises:
             ModelError: correlated errors, which are a power posterior and no law of claims; truths that change, of
-                which `nousppl.TrustModel.simulate` draws whole paths.
+                which `nousppl.TrustModel.simulate` draws whole paths; claims that deny an answer, which it draws too.
         """
         if self.encoded.settled is not None:
             raise ModelError(
                 "a program of truths that change (change=...) draws no claims: TrustModel.simulate draws them with the "
                 "path of their truth"
+            )
+        if self.encoded.denied_cell is not None:
+            raise ModelError(
+                "a program of claims that deny an answer (column 'denies') draws no claims: TrustModel.simulate draws "
+                "them with what they deny"
             )
         rng = np.random.default_rng(seed)
         draws = {name: np.asarray(value, np.float64)[None] for name, value in values.items()}

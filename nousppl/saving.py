@@ -243,6 +243,7 @@ def _description(trust: Trust) -> dict[str, Any]:
         "declared": [_plain(a) for a in domains.declared],
         "affinity": None if blueprint.affinity is None else _affinity_plain(blueprint.affinity),
         "text_grid": None if blueprint.text_grid is None else list(blueprint.text_grid),
+        "denials": blueprint.denials,
         "record": {name: _plain(value) for name, value in trust.record.items()},
         "seen": [[_plain(x) for x in pair] for pair in sorted(trust.seen, key=repr)],
         "sites": list(trust.posterior_draws),
@@ -281,7 +282,7 @@ def _restore(tree: Any, terms: Mapping[str, Sequence[Any]]) -> Trust:
     domains = Domains(closed, dict(map(tuple, saved["size"])), frozenset(saved["declared"]), model.shapes)
     grid = None if saved["text_grid"] is None else np.array(saved["text_grid"], float)
     affinity = _affinity(saved.get("affinity"))
-    blueprint = assemble(model, encodings, bias, domains, grid, affinity)
+    blueprint = assemble(model, encodings, bias, domains, grid, affinity, saved.get("denials", False))
     posterior = tree["posterior"].to_dataset()
     draws = {name: np.asarray(posterior[quoted(name)].values, np.float64) for name in saved["sites"]}
     stats: dict[str, Any] = {}

@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from nousppl.beside import Beside
 from nousppl.errors import ModelError
 from nousppl.models.dense import Change, DenseQuestion, Floats
 
@@ -34,6 +35,8 @@ class SimulatedQuestion(NamedTuple):
     """(n,) the claim that each claim repeats, ``FRESH`` or ``NOTE``."""
     truths: NDArray[np.int64]
     """(n,) the true answer at the time of each claim."""
+    denies: NDArray[np.int64]
+    """(n,) the answer that each claim denies; -1 for none."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,7 +135,8 @@ class World:
 def simulate_question(rng: np.random.Generator, question: DenseQuestion) -> SimulatedQuestion:
     """Draw the truth, the origins and the values of the claims of one question.
 
-    Every simulated claim is hard: ``question.weights`` is not read. ``question.rho`` is not read either (taken as 1): a
+    Every simulated claim is hard: ``question.weights`` is not read. Of ``question.denies`` only which claims deny
+    something is, and what they deny is drawn. ``question.rho`` is not read either (taken as 1): a
     likelihood ratio of texts is no part of the program that makes values. A claim of likelihood 1 (``NOTE``) tells
     nothing about the truth; it is drawn uniformly over the answers.
 
@@ -158,12 +162,15 @@ def simulate_question(rng: np.random.Generator, question: DenseQuestion) -> Simu
     uniforms = rng.random((n, 3))
     values, origins = np.zeros(n, np.int64), np.full(n, FRESH, np.int64)
     originality, popularity = np.zeros(n), np.zeros(size)
+    beside = Beside(rng, question)
     for j in range(n):
         popularity *= fading[j]
-        origins[j] = pick_origin(uniforms[j, 0], question, j, originality)
+        strong = beside.strong(j)
+        origins[j] = pick_origin(uniforms[j, 0], question, j, originality, strong)
+        stated = beside.stated(j)
         if origins[j] >= 0:
             values[j] = _repeat(uniforms[j, 1], uniforms[j, 2], values[origins[j]], question.copy_error, size)
-        elif origins[j] == NOTE:
+        elif origins[j] == NOTE or not stated:
             values[j] = int(uniforms[j, 1] * size)
         elif uniforms[j, 1] < accuracy[j]:
             values[j] = looks[j]
@@ -172,10 +179,11 @@ def simulate_question(rng: np.random.Generator, question: DenseQuestion) -> Simu
             law = wrong_answer_law(popularity, looks[j], accuracy[j], question.beta_of(j), question.closed, confusion)
             values[j] = _pick(uniforms[j, 2], law)
         same = values[:j] == values[j]
-        repeated = float(((question.base[j, :j] + question.strong[j, :j]) * same).sum())
+        beside.say(j, values[j], looks[j], origins[j] == FRESH and stated)
+        repeated = float(((question.base[j, :j] + strong) * same).sum())
         originality[j] = share(question.alpha[j], repeated)
         popularity[values[j]] += originality[j]
-    return SimulatedQuestion(truth, values, origins, truths)
+    return SimulatedQuestion(truth, values, origins, truths, beside.denies)
 
 
 def _changing(
@@ -319,11 +327,11 @@ def _accuracy(question: DenseQuestion, truths: NDArray[np.int64], difficulty: fl
     return np.minimum(0.5 * (1.0 + np.tanh(0.5 * logit)), question.ceiling)
 
 
-def pick_origin(uniform: float, question: DenseQuestion, j: int, originality: Floats) -> int:
+def pick_origin(uniform: float, question: DenseQuestion, j: int, originality: Floats, strong: Floats) -> int:
     """Origin of claim j by inversion of one uniform number: ``FRESH``, ``NOTE`` or an earlier claim."""
     weights = np.empty(j + 1)
     weights[0] = question.alpha[j]
-    weights[1:] = question.base[j, :j] * originality[:j] + question.strong[j, :j]
+    weights[1:] = question.base[j, :j] * originality[:j] + strong
     return _pick(uniform, weights) - 1 if weights.sum() > 0 else NOTE
 
 

@@ -39,7 +39,7 @@ def simulate_lists(rng: np.random.Generator, question: DenseQuestion, chances: C
     named, denied = np.zeros((n, items), bool), np.zeros((n, items), bool)
     origins, originality = np.full(n, FRESH, np.int64), np.zeros(n)
     for j in range(n):
-        origins[j] = pick_origin(rng.random(), question, j, originality)
+        origins[j] = pick_origin(rng.random(), question, j, originality, question.strong[j, :j])
         if origins[j] >= 0 and rng.random() >= question.copy_error:
             named[j], denied[j] = named[origins[j]], denied[origins[j]]
         elif origins[j] != FRESH:

@@ -19,7 +19,19 @@ REQUIRED = {
     "sources": ("source",),
 }
 OPTIONAL = {
-    "claims": ("time", "claim", "origin", "ceiling", "known_at", "weight", "derived", "revoked", "stated_entity"),
+    "claims": (
+        "time",
+        "claim",
+        "origin",
+        "ceiling",
+        "known_at",
+        "weight",
+        "derived",
+        "denies",
+        "lasting",
+        "revoked",
+        "stated_entity",
+    ),
     "settled": ("time", "known_at", "verdict", "stated_entity"),
     "sources": (),
 }

@@ -8,6 +8,7 @@ import numpy as np
 from rapidfuzz import fuzz
 from rapidfuzz.process import cpdist
 
+from nousppl.denied import exact_groups
 from nousppl.encode import Encoded
 from nousppl.listed import recent, same_value
 from nousppl.ragged import Ints
@@ -31,19 +32,12 @@ def listed_pairs(
     row, earlier_row, _ = same_value(slots, by_cell, later, earlier)
     later, earlier = slots.row_slot[row], slots.row_slot[earlier_row]
     of_later, of_earlier = claims[slots.claim[later]], claims[slots.claim[earlier]]
-    exact = np.zeros(len(row), np.int64)
-    index = {group: i + 1 for i, group in enumerate(groups)}
-    shared = np.zeros(len(row), np.int64)
-    for f, codes in enumerate(encoded.features):
-        shared |= (codes[of_later] == codes[of_earlier]).astype(np.int64) << f
-    for group, i in index.items():
-        exact[shared == sum(1 << f for f in group)] = i
     return {
         "pair_row": row,
         "pair_origin_slot": earlier,
         "pair_share": encoded.row_share[slots.row[earlier_row]],
         "pair_lag": np.maximum(slots.time[later] - slots.time[earlier], 0.0),
-        "pair_group": exact,
+        "pair_group": exact_groups(encoded, of_later, of_earlier, groups),
         "pair_similarity": similarity(encoded, of_later, of_earlier),
     }
 

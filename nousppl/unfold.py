@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nousppl.compile import Problem
+from nousppl.denied import undone
 from nousppl.encode import Encoded
 from nousppl.errors import QuestionError
 from nousppl.models.origin import subsets
@@ -289,6 +290,7 @@ class PairWorld:
         self.shared = shared
         self.link = self._links(encoded, problem)
         self.listed = self._listed(problem) if problem.layout.listed else None
+        self.undone = undone(problem) if problem.layout.denied else None
         self.similarity = np.full((problem.layout.instances, claims, claims), np.nan)
         if "pair_row" in data:
             later = data["row_slot"][data["pair_row"]]
@@ -331,9 +333,18 @@ class PairWorld:
         out[self.slot_claim[self.slots[order]]] = np.arange(self.claims)
         return out
 
-    def weights(self, theta: dict[str, Any], order: int) -> tuple[Floats, Floats, Floats, Ints]:
+    def weights(
+        self, theta: dict[str, Any], order: int, denied: Floats | None = None
+    ) -> tuple[Floats, Floats, Floats, Ints]:
         """Base and strong weights (claims, claims) of earlier claims, text ratios, and the place of each claim in this
-        order."""
+        order.
+
+        Args:
+            theta: one draw of the parameters.
+            order: which of the orders.
+            denied: (claims, claims) how far the value of the earlier claim is taken to have been denied since; None
+                for what the claims say.
+        """
         slots, place = self.slots[order], self.place(order)
         time = np.empty(self.claims)
         time[self.slot_claim[slots]] = self.time[slots]
@@ -347,6 +358,10 @@ class PairWorld:
         for group in self.groups:
             exact = self.shared == sum(1 << f for f in group)
             strong += np.where(exact, np.exp(sum(coefficients[f] for f in group)), 0.0) * fading
+        denied = self.undone[order] if denied is None and self.undone is not None else denied
+        if denied is not None and "origin_repeats_denied" in theta:
+            factor = np.exp(theta["origin_repeats_denied"])
+            strong += denied * np.where(self.shared > 0, (factor - 1.0) * strong, factor * fading)
         if self.listed is not None:
             strong += np.r_[0.0, theta["listed"]][self.listed[order]] * fading
         ratio = np.ones_like(base)

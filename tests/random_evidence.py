@@ -32,8 +32,10 @@ independent, all pairs of sources strangers, all errors equally shared, no terms
 ALSO = {"trap": 1 / 2, "correlation": 1 / 2, "affinity": 1 / 2, "shared by claim": 1 / 3, "own terms": 1 / 2}
 """The same with their chances, drawn from a stream of their own: a feature more leaves the other choices of a seed as
 they are."""
-ASKED = {"change"}
-"""On only where it is given: truths that change, which no trap, correlated errors or undated claims go with."""
+ASKED = {"change", "denials", "lasting"}
+"""On only where it is given: truths that change, which no trap, correlated errors or undated claims go with; claims
+that deny an answer, in every other model with an origin a pair feature; claims not meant to last. What is drawn for the
+latter two has a stream of its own."""
 WORDS = ["the train is late", "a train is late today", "no trains run", "trains as planned", "nobody knows"]
 SHARED = "1 + length + (1|channel) + (length|source)"
 """How far errors are shared, where that differs from claim to claim: a number, groups of the claims, a slope."""
@@ -75,7 +77,7 @@ def random_case(
     """
     if unknown := set(features) - {*FEATURES, *ALSO, *ASKED}:
         raise TypeError(f"no such features: {sorted(unknown)}; there are {(*FEATURES, *ALSO, *ASKED)}")
-    rng, also = np.random.default_rng(seed), np.random.default_rng((seed, 1))
+    rng, also, beside = (np.random.default_rng(one) for one in (seed, (seed, 1), (seed, 2)))
     on = {name: bool(rng.random() < 0.5) for name in FEATURES}
     on |= {name: bool(also.random() < chance) for name, chance in ALSO.items()} | dict.fromkeys(ASKED, False) | features
     if on["change"]:
@@ -86,7 +88,10 @@ def random_case(
     values = ["a", "b", "c", "d"][:size]
     asked = int(rng.integers(1, 4)) if questions is None else questions
     frame = pd.concat([_claims(rng, f"e{q:02d}", values, on, claims) for q in range(asked)], ignore_index=True)
+    frame = _beside(beside, frame, values, on)
     settled, names = None, frame[["entity", "value"]]
+    if on["denials"]:
+        names = pd.concat([names, frame[["entity", "denies"]].dropna().set_axis(names.columns, axis=1)])
     if on["rejected"]:
         rejected = [f"e{q:02d}" for q in range(0, asked, 2)]
         settled = pd.DataFrame({"entity": rejected, "attribute": "x", "value": values[0], "verdict": "false"})
@@ -97,6 +102,19 @@ def random_case(
     most = int(names.groupby("entity")["value"].nunique().max())
     size_open = max(most, int(rng.integers(2, 7)) if K is None else K)
     return nous.Evidence(frame, settled=settled), _model(rng, seed, values if on["closed"] else size_open, on)
+
+
+def _beside(rng: np.random.Generator, frame: pd.DataFrame, values: list[str], on: dict[str, bool]) -> pd.DataFrame:
+    """What hard claims deny, and how far claims are meant to last."""
+    if on["denials"]:
+        hard = (frame["weight"] == 1.0) & ~frame["claim"].duplicated(keep=False)
+        denied = [str(rng.choice([v for v in values if v != value])) for value in frame["value"]]
+        frame["denies"] = pd.Series(denied, dtype=object).where(hard & (rng.random(len(frame)) < 0.6), None)
+    if on["lasting"]:
+        names = frame["claim"].unique()
+        lasting = np.where(rng.random(len(names)) < 0.5, rng.choice([0.0, 0.3, 0.8], len(names)), np.nan)
+        frame["lasting"] = frame["claim"].map(dict(zip(names, lasting, strict=True)))
+    return frame
 
 
 def _settled(rng: np.random.Generator, asked: int, values: list[str], rejected: bool) -> pd.DataFrame:
@@ -143,6 +161,9 @@ def features_of(evidence: nous.Evidence, model: nous.TrustModel) -> dict[str, bo
         "own terms": "reliability" in model.terms,
         "own pair terms": "origin" in model.terms,
         "lineage": bool((coded.claim_origin >= 0).any()),
+        "denials": bool((coded.claim_denied >= 0).any()),
+        "denied since": origin is not None and origin.denied,
+        "lasting": bool((coded.claim_lasting < 1.0).any()),
         "change": model.change is not None,
         "truths at times": model.change is not None and bool((~coded.settled_rejected).any()),
     }
@@ -151,8 +172,11 @@ def features_of(evidence: nous.Evidence, model: nous.TrustModel) -> dict[str, bo
 def _model(rng: np.random.Generator, seed: int, answers: list[str] | int, on: dict[str, bool]) -> nous.TrustModel:
     origin = None
     if on["origin"]:
+        strong = STRONG[rng.integers(4)]
+        if on["denials"] and seed % 2:
+            strong = "repeats_denied" if strong is None else f"{strong} + repeats_denied"
         origin = nous.Origin(
-            strong=STRONG[rng.integers(4)],
+            strong=strong,
             lag=on["lag"],
             text="text" if on["text"] else None,
             affinity="source" if on["affinity"] else None,

@@ -90,7 +90,15 @@ def test_beliefs_are_those_of_brute_force(group: int, at: float | None) -> None:
 
 def test_the_problems_have_every_feature_on_and_off() -> None:
     flags = pd.DataFrame([features_of(*random_case(g, change=True, questions=EACH, claims=4)) for g in MODELS])
-    assert set(flags.columns[~flags.any()]) == {"unknown order", "trap", "correlation", "undated"}
+    assert set(flags.columns[~flags.any()]) == {
+        "unknown order",
+        "trap",
+        "correlation",
+        "undated",
+        "denials",
+        "denied since",
+        "lasting",
+    }
     assert set(flags.columns[flags.all()]) == {"change", "truths at times"}
 
 

@@ -16,11 +16,11 @@ LONGEST_MODULE = 400
 LAYERS = {
     "errors": "errors",
     "tools": "arviz_bridge calibration checks coded ragged rank_tests value_text _keys _lineage _report _writing",
-    "evidence": "tables evidence folds question _files _merging _notes _reading _record _record_files _settling _soft "
-    "_sources _times _values",
+    "evidence": "tables evidence folds question _denials _files _merging _notes _reading _record _record_files "
+    "_settling _soft _sources _times _values",
     "models": "models.*",
     "compile": "affinity items sets own settled shaped statements periods period_arrays shown encode blueprint slots "
-    "lanes listed text compile votes padding simulate simulate_lists unfold unfold_time",
+    "lanes listed denied text compile votes padding beside simulate simulate_lists unfold unfold_time",
     "inference": "inference.*",
     "fit": "asking densify fitting importance kin summaries updating",
     "belief": "belief items_belief periods_belief believe delta_log beliefs beliefs_arviz beliefs_files beliefs_items "

@@ -139,7 +139,7 @@ def draw_counts(name: str) -> dict[Path, int]:
     rng, question = np.random.default_rng(1), QUESTIONS[name]
     counts: dict[Path, int] = {}
     for _ in range(DRAWS):
-        truth, values, origins, _ = simulate_question(rng, question)
+        truth, values, origins, *_ = simulate_question(rng, question)
         path = (truth, tuple(origins.tolist()), tuple(values.tolist()))
         counts[path] = counts.get(path, 0) + 1
     return counts
@@ -195,7 +195,7 @@ def test_same_seed_same_draw_and_other_seed_other_draw() -> None:
 def test_origins_come_before_and_carry_their_value() -> None:
     n = 60
     question = make(n=n, size=5, alpha=np.ones(n), base=lower(n, 0.05), strong=lower(n, 0.05), copy_error=0.0)
-    _, values, origins, _ = simulate_question(np.random.default_rng(0), question)
+    _, values, origins, *_ = simulate_question(np.random.default_rng(0), question)
     assert (origins < np.arange(n)).all() and (origins >= 0).sum() > 10
     copies = np.flatnonzero(origins >= 0)
     assert (values[copies] == values[origins[copies]]).all()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 FRESH = -1
@@ -30,6 +30,9 @@ RULES = {
     "popularity fades": "a wrong answer was popular in its day",
     "pins": "a settled truth holds at its time",
     "rejections": "a rejected answer is not the truth from then on",
+    "denials": "what a fresh claim denies is seldom the truth",
+    "denied since": "a value that has been denied since is repeated more, or less",
+    "lasting": "a claim may be about a moment",
 }
 
 Grid = Sequence[tuple[float, float]]
@@ -60,6 +63,10 @@ class Plain:
     hard: float | None = None
     correlation: float | None = None
     change: Any = None
+    denies: list[int] | None = None
+    denial: float = 1.0
+    lasting: list[float] | None = None
+    strong_denied: list[list[float]] | None = None
     law: list[list[list[float]]] | None = None
     random: list[float] | None = None
 
@@ -124,13 +131,14 @@ def read(question: Any, values: Iterable[int], without: Collection[str] = ()) ->
     said = [[float(v == x) for v in range(V)] if x >= 0 else q.weights[j] for j, x in enumerate(values)]
     share = said if "shares" in without else [[weight / sum(row) for weight in row] for row in said]
 
+    strong = [[strong_weight(q, share, j, k, without) for k in range(j)] for j in range(n)]
     r: list[float] = []
     for k in range(n):
-        repeats = sum((q.base[k][m] + q.strong[k][m]) * match(share[k], share[m]) for m in range(k))
+        repeats = sum((q.base[k][m] + strong[k][m]) * match(share[k], share[m]) for m in range(k))
         r.append(q.alpha[k] / (q.alpha[k] + repeats) if q.alpha[k] + repeats > 0 else 0.0)
 
     kept = [1.0] * n if "originality" in without else r
-    w = [[q.base[j][k] * kept[k] + q.strong[j][k] for k in range(j)] for j in range(n)]
+    w = [[q.base[j][k] * kept[k] + strong[j][k] for k in range(j)] for j in range(n)]
     if "known before" in without:
         w = [[w[j][k] * (1 + (q.rho[j][k] - 1) * match(share[j], share[k])) for k in range(j)] for j in range(n)]
 
@@ -139,6 +147,15 @@ def read(question: Any, values: Iterable[int], without: Collection[str] = ()) ->
         [sum(counted[k] * share[k][x] * fading(q, j, k, without) for k in range(j)) for x in range(V)] for j in range(n)
     ]
     return Reading(q, said, share, r, w, popularity, frozenset(without))
+
+
+def strong_weight(q: Plain, share: list[list[float]], j: int, k: int, without: Collection[str]) -> float:
+    """Strong weight of a pair, by how much of what claim k says has been denied by a claim between the two."""
+    if q.strong_denied is None or "denied since" in without:
+        return q.strong[j][k]
+    assert q.denies is not None
+    denied = sum(share[k][v] for v in {v for v in q.denies[k + 1 : j] if v >= 0})
+    return denied * q.strong_denied[j][k] + (1 - denied) * q.strong[j][k]
 
 
 def fading(question: Plain, j: int, k: int, without: Collection[str]) -> float:
@@ -181,6 +198,17 @@ def fresh_law(x: Reading, j: int, z: int, d: float) -> list[float]:
     return [a if v == z else (1 - a) * u[v] for v in range(x.K)]
 
 
+def stated(x: Reading, j: int, z: int, d: float) -> float:
+    """Probability of what a fresh claim says and, relative to a random choice among K - 1, of what it denies."""
+    q, K = x.question, x.K
+    p = likelihood(x, j, fresh_law(x, j, z, d))
+    y = -1 if q.denies is None or "denials" in x.without else q.denies[j]
+    if y >= 0 and x.said[j][z] == 0:
+        p *= (K - 1) * (q.denial if y == z else 1) / (K - 2 + q.denial)
+    lasting = 1.0 if q.lasting is None or "lasting" in x.without else q.lasting[j]
+    return lasting * p + (1 - lasting) / K
+
+
 def repeat_law(x: Reading, j: int, k: int) -> list[float]:
     """What a repetition of claim k says, times the likelihood ratio of the texts where it says what k said."""
     eps = x.question.copy_error
@@ -209,9 +237,9 @@ def is_silent(x: Reading, j: int) -> bool:
 def origin_factors(x: Reading, j: int, z: int, d: float) -> dict[int, float]:
     """P(o_j) P(x_j | o_j, z, d) for each origin o_j."""
     if is_silent(x, j):
-        return {FRESH: likelihood(x, j, fresh_law(x, j, z, d)) if "own notes" in x.without else 1.0}
+        return {FRESH: stated(x, j, z, d) if "own notes" in x.without else 1.0}
     total = x.question.alpha[j] + sum(x.w[j])
-    factors = {FRESH: x.question.alpha[j] / total * likelihood(x, j, fresh_law(x, j, z, d))}
+    factors = {FRESH: x.question.alpha[j] / total * stated(x, j, z, d)}
     for k in range(j):
         factors[k] = x.w[j][k] / total * likelihood(x, j, repeat_law(x, j, k))
     return factors
@@ -274,10 +302,23 @@ def origins(
 
 
 def total_probability(question: Any, grid: Grid = NO_DIFFICULTY, without: Collection[str] = ()) -> float:
-    """Sum of P(x) over all sequences of hard values: 1, times K for every silent own note."""
+    """Sum of P(x) over all sequences of hard values, and of answers denied where claims deny one: 1, times K for every
+    silent own note."""
     q = plain(question)
-    sequences = itertools.product(range(q.values), repeat=len(q.alpha))
-    return math.fsum(evidence(q, values, grid, without) for values in sequences)
+    n, K = len(q.alpha), q.values
+    parts = []
+    for values in itertools.product(range(K), repeat=n):
+        for denies in itertools.product(*(targets(q, j, values[j]) for j in range(n))):
+            said = q if q.denies is None else replace(q, denies=list(denies))
+            parts.append(evidence(said, values, grid, without) / (K - 1) ** sum(y >= 0 for y in denies))
+    return math.fsum(parts)
+
+
+def targets(q: Plain, j: int, value: int) -> list[int]:
+    """What claim j may deny."""
+    if q.denies is None or q.denies[j] < 0:
+        return [-1]
+    return [y for y in range(len(q.prior)) if y != value]
 
 
 # ------------------------------------------------------------------------------ the marginal, claim after claim
@@ -286,20 +327,19 @@ def total_probability(question: Any, grid: Grid = NO_DIFFICULTY, without: Collec
 def claim_marginal(x: Reading, j: int, z: int, d: float) -> float:
     """P(x_j | earlier claims, z, d) with the origin summed out by the closed formula."""
     if is_silent(x, j):
-        return likelihood(x, j, fresh_law(x, j, z, d)) if "own notes" in x.without else 1.0
+        return stated(x, j, z, d) if "own notes" in x.without else 1.0
     q = x.question
     W = sum(x.w[j])
     f = q.alpha[j] / (q.alpha[j] + W)
-    fresh = fresh_law(x, j, z, d)
-    p = 0.0
+    repeats = 0.0
     for v in range(x.V):
         if x.said[j][v] == 0:
             continue
         rho = [1.0] * j if "known before" in x.without else q.rho[j]
         M = sum(x.w[j][k] * rho[k] * x.share[k][v] for k in range(j))
         m = ((1 - q.copy_error) * M + q.copy_error * random_law(x)[v] * W) / (q.alpha[j] + W)
-        p += x.said[j][v] * (f * fresh[v] + m)
-    return (1 - sum(x.said[j])) / x.V + p
+        repeats += x.said[j][v] * m
+    return f * stated(x, j, z, d) + (1 - f) * (1 - sum(x.said[j])) / x.V + repeats
 
 
 def log_marginal(
