@@ -38,10 +38,12 @@ def with_shapes(
             0 for the first.
     """
     slot_log, entry_log = logs
+    zero = xp.array(0.0)
+    if not layout.sets:
+        return xp.where(data["slot_shaped"], zero, slot_log), xp.where(data["entry_shaped"], zero, entry_log)
     fresh, slot = any_of.log_fresh(xp, layout, data, theta), data["any_slot"]
     whole = either_origin(xp, layout, data, echo, fresh, slot)
     shaped = xp.sum_by(whole, data["any_entry"], layout.entries)
-    zero = xp.array(0.0)
     return xp.where(data["slot_shaped"], zero, slot_log), xp.where(data["entry_shaped"], shaped, entry_log)
 
 
@@ -67,5 +69,7 @@ def _log(xp: Namespace, p: Array) -> Array:
 
 def shaped_mass(xp: Namespace, layout: Layout, data: dict[str, Array], theta: dict[str, Array], one_of: Array) -> Array:
     """(cells,) log base rate of each cell, given that of one-of-several answers."""
+    if not layout.set_cells:
+        return one_of
     sets = any_of.log_mass(xp, layout, data, theta)
     return one_of + xp.sum_by(sets, data["anycell_cell"], layout.cells)

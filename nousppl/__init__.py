@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from nousppl.inference.compiled import keep_compiled
     from nousppl.inference.options import NUTS, SVI
     from nousppl.model import TrustModel
-    from nousppl.models.shapes import AnyOf, OneOf
+    from nousppl.models.shapes import AnyOf, Number, OneOf
     from nousppl.models.specification import Errors, Origin
     from nousppl.power_scaling import sensitivity
     from nousppl.question import Question
@@ -77,6 +77,7 @@ _HOMES = {
     "NUTS": "nousppl.inference.options",
     "SVI": "nousppl.inference.options",
     "AnyOf": "nousppl.models.shapes",
+    "Number": "nousppl.models.shapes",
     "Belief": "nousppl.belief",
     "Beliefs": "nousppl.beliefs",
     "CrossValidation": "nousppl.held_out",

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -23,6 +23,7 @@ from nousppl.models.program import OF_QUESTIONS
 from nousppl.models.shapes import AnyOf, Shape
 from nousppl.models.specification import Errors, Origin
 from nousppl.models.terms import PAIRS, OwnTerm
+from nousppl.numbers import Numbers, find_numbers, find_scales
 from nousppl.own import PairColumns, claim_columns, pair_columns
 from nousppl.ragged import offsets
 from nousppl.settled import Settled, settled_cells, settled_in_time
@@ -31,6 +32,9 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 
+Kind = TypeVar("Kind")
+NUMBER = "number"
+"""Stands for the answer of a question about a number, which has one cell whatever is claimed."""
 CONFUSED = 20
 """Longest closed lists whose wrong answers have a learned law; in longer ones all are alike."""
 
@@ -44,12 +48,14 @@ class Domains:
         size: attribute -> K, number of plausible answers of an open domain.
         declared: open attributes whose K the user gave.
         shapes: attribute -> shape, where it is not one of several.
+        scales: attribute -> centre and scale, where it is a number.
     """
 
     closed: Mapping[Any, tuple[Any, ...]]
     size: Mapping[Any, int]
     declared: frozenset[Any] = frozenset()
     shapes: Mapping[Any, Shape] = field(default_factory=dict)
+    scales: Mapping[Any, tuple[float, float]] = field(default_factory=dict)
 
     @classmethod
     def of(
@@ -78,7 +84,8 @@ class Domains:
             closed[attribute] = values
         declared = frozenset(size)
         named = {} if evidence is None else _named_sizes(evidence.coded, shapes or {})
-        return cls(closed, named | size, declared, shapes or {})
+        coded = None if evidence is None else evidence.coded
+        return cls(closed, named | size, declared, shapes or {}, find_scales(coded, shapes or {}, {}, answers or {}))
 
     @property
     def classes(self) -> tuple[tuple[Any, Any], ...]:
@@ -90,7 +97,7 @@ class Domains:
         """Closed lists of one-of-several answers; those of items of other shapes are no classes."""
         return {attribute: values for attribute, values in self.closed.items() if attribute not in self.shapes}
 
-    def of_shape(self, kind: type[AnyOf]) -> dict[Any, AnyOf]:
+    def of_shape(self, kind: type[Kind]) -> dict[Any, Kind]:
         """Attributes of a shape."""
         return {attribute: shape for attribute, shape in self.shapes.items() if isinstance(shape, kind)}
 
@@ -125,7 +132,8 @@ class Domains:
             a: self.size[a] if a in self.declared else max(self.size.get(a, 2), named.get(a, 2))
             for a in {**self.size, **named}
         }
-        return Domains(self.closed, merged, self.declared, self.shapes)
+        scales = find_scales(coded, self.shapes, self.scales)
+        return Domains(self.closed, merged, self.declared, self.shapes, scales)
 
 
 def is_confused(answers: Any) -> bool:
@@ -164,11 +172,23 @@ class Cells:
     """(named answers,) cell of each row of ``coded.answers``."""
     items: Items | None = None
     """Of set-valued questions; None where there are none."""
+    numbers: Numbers | None = None
+    """Of questions about numbers, which have one cell each; None where there are none."""
 
     @property
     def shaped(self) -> NDArray[np.bool_]:
         """(Q,) whether a question has another shape than one of several."""
+        return self.sets | self.measured
+
+    @property
+    def sets(self) -> NDArray[np.bool_]:
+        """(Q,) whether a question is set-valued."""
         return np.zeros(len(self.size), bool) if self.items is None else self.items.attribute >= 0
+
+    @property
+    def measured(self) -> NDArray[np.bool_]:
+        """(Q,) whether a question is about a number."""
+        return np.zeros(len(self.size), bool) if self.numbers is None else self.numbers.attribute >= 0
 
 
 @dataclass(frozen=True)
@@ -272,9 +292,16 @@ def encode_claims(
 
 
 def _variants(coded: Coded, cells: Cells) -> Ints | None:
-    if cells.items is None or not cells.items.denied.any():
+    numbers, denied = cells.numbers, cells.items is not None and bool(cells.items.denied.any())
+    if numbers is None and not denied:
         return None
-    return cells.items.denied[coded.row_claim]
+    out = np.zeros(len(coded.row_claim), np.int64)
+    if cells.items is not None:
+        out += cells.items.denied[coded.row_claim]
+    if numbers is not None:
+        code = numbers.code[coded.row_answer]
+        out += np.where(cells.measured[coded.claim_question[coded.row_claim]], code - numbers.code.min(initial=0), 0)
+    return out
 
 
 def _latest(coded: Coded) -> float:
@@ -326,7 +353,9 @@ def build_cells(coded: Coded, frame: pd.DataFrame, domains: Domains) -> Cells:
     attributes = list(coded.attributes)
     lists, sets = domains.lists, domains.of_shape(AnyOf)
     items = find_items(coded, frame, sets, domains.closed, {**domains.size, **_counts(domains.closed)})
-    shaped = items.attribute >= 0
+    numbers = find_numbers(coded, domains.shapes, domains.scales)
+    measured = np.zeros(len(coded.questions), bool) if numbers is None else numbers.attribute >= 0
+    shaped = (items.attribute >= 0) | measured
     is_closed = np.array([a in lists for a in attributes], bool)
     lengths = [len(lists[a]) if a in lists else 0 for a in attributes]
     sizes = np.array([lengths[i] or domains.size.get(a, 2) for i, a in enumerate(attributes)], float)
@@ -340,9 +369,13 @@ def build_cells(coded: Coded, frame: pd.DataFrame, domains: Domains) -> Cells:
         count[one] = sets_of_it
         # What a repetition that goes wrong comes out as: any items named, any others denied.
         size[one] = max(3.0 ** len(items.names[one]), 2.0)
+    if numbers is not None:
+        count[measured] = 1
+        size[measured] = numbers.size(numbers.attribute[measured])
     offset = offsets(count)
     rank = np.arange(len(question)) - offsets(named)[question]
     of_answer = offset[question] + np.where(shaped[question], items.answer_set, rank)
+    of_answer[measured[question]] = offset[question[measured[question]]]
     total = int(offset[-1])
     value = np.empty(total, object)
     klass = np.full(total, -1, np.int64)
@@ -356,13 +389,14 @@ def build_cells(coded: Coded, frame: pd.DataFrame, domains: Domains) -> Cells:
     for one, names in items.names.items():
         shape = sets[items.attributes[items.attribute[one]]]
         value[offset[one] : offset[one + 1]] = sets_as_text(shape, names)
+    value[offset[:-1][measured]] = NUMBER
     other = np.zeros(total, bool)
     last = offset[1:][~closed] - 1
     other[last] = True
     value[last] = "other"
     stands_for = np.ones(total)
     stands_for[last] = (size - named)[~closed]
-    return Cells(offset, value, other, stands_for, klass, size, closed, of_answer, items if sets else None)
+    return Cells(offset, value, other, stands_for, klass, size, closed, of_answer, items if sets else None, numbers)
 
 
 def _counts(closed: Mapping[Any, tuple[Any, ...]]) -> dict[Any, int]:

@@ -77,6 +77,8 @@ def settled_cells(coded: Coded, cells: Cells, changes: bool) -> tuple[Ints, Ints
     out = np.full(len(coded.questions), -1, np.int64)
     if cells.items is not None:
         out = np.where(cells.items.settled, cells.offset[:-1] + cells.items.certain, -1)
+    if cells.numbers is not None:
+        out = np.where(np.isfinite(cells.numbers.truth), cells.offset[:-1], out)
     question = coded.settled_question
     out[question[truth]] = cell[truth]
     clash = truth & (out[question] != cell)
@@ -118,7 +120,7 @@ def log_possible(encoded: Encoded, questions: Ints, index: Ints, question: Ints,
     possible = np.zeros(len(index))
     sets = encoded.cells.items
     if sets is not None:
-        mine = encoded.cells.shaped[questions][question]
+        mine = encoded.cells.sets[questions][question]
         of_cell = questions[question[mine]]
         possible[mine] = items.possible(sets, of_cell, index[mine] - encoded.cells.offset[of_cell])
     if encoded.settled is not None:
