@@ -74,8 +74,8 @@ class Integrand(NamedTuple):
     """(Q, G) y."""
     log_mass: Array
     """(Q, G) log weight of the node, times the density of y, and of the settled truth where there is one."""
-    by_order: Array
-    """(Q, R, G) log likelihood of the claims."""
+    by_claim: Array
+    """(Q, R, n, G) log likelihood of each claim in each order."""
 
 
 def cell_chance(xp: Namespace, distance: Array, width: Array) -> Array:
@@ -196,7 +196,7 @@ def integrand(xp: Namespace, given: Numbers, points: int) -> Integrand:
 
     node, weight = nodes(xp, centres_of(xp, given), log_density, points)
     mass = log_prior(xp, given, node) + xp.log(xp.maximum(weight, xp.array(TINY)))
-    return Integrand(node, mass, claim_logs(xp, given, node).sum(2))
+    return Integrand(node, mass, claim_logs(xp, given, node))
 
 
 TINY = 1e-37
@@ -218,6 +218,6 @@ def log_marginals(xp: Namespace, layout: Layout, data: dict[str, Array], theta: 
     for of in layout.numbers:
         given = numbers_of(xp, layout, data, theta, echo, of)
         found = integrand(xp, given, layout.points)
-        logs = log_sum(xp, found.by_order + found.log_mass[:, None, :], axis=2)
+        logs = log_sum(xp, found.by_claim.sum(2) + found.log_mass[:, None, :], axis=2)
         total = total + xp.sum_by(logs.reshape(-1), data[f"{of.prefix}icell"].reshape(-1), layout.icells)
     return total

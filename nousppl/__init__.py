@@ -52,6 +52,7 @@ __all__ = [
     "ModelError",
     "NousError",
     "NousWarning",
+    "Number",
     "OneOf",
     "Origin",
     "Question",

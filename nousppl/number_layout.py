@@ -33,7 +33,7 @@ def lay_numbers(
     asked = np.flatnonzero(numbers.attribute[questions] >= 0)
     instance = offsets(slots.orders)[:-1]
     count = np.diff(slots.start)[instance[asked]] if len(asked) else np.zeros(0, np.int64)
-    width = 1 << np.ceil(np.log2(np.maximum(count, 1))).astype(np.int64)
+    width = widths(count)
     out: dict[str, NDArray[Any]] = {}
     sets = []
     for key in sorted({*zip(width.tolist(), slots.orders[asked].tolist(), strict=True)}):
@@ -43,6 +43,12 @@ def lay_numbers(
         out |= {one.prefix + name: array for name, array in arrays.items()}
         sets.append(one)
     return out, tuple(sets)
+
+
+def widths(count: Ints) -> Ints:
+    """2, 8, 32 and so on: the smallest that holds so many claims. Few different ones, since code is compiled for
+    each."""
+    return 2 << 2 * np.ceil(np.log2(np.maximum(count, 2) / 2.0) / 2.0).astype(np.int64)
 
 
 def _set(

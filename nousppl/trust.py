@@ -27,7 +27,10 @@ from nousppl.inference.enumeration import NUMPYRO
 from nousppl.inference.options import NUTS, SVI, check_backend
 from nousppl.model import TrustModel, options_of
 from nousppl.models.reference import QuestionProgram
+from nousppl.number_asking import believe_numbers
+from nousppl.number_beliefs import NumberBeliefs
 from nousppl.question import Question
+from nousppl.ragged import ranges
 
 Floats = NDArray[np.float64]
 
@@ -130,23 +133,36 @@ class Trust:
         self, evidence: Evidence, draws: int | None = None, mould: Mould | None = None, at: Any = None
     ) -> Beliefs:
         encoded = self.encoded(evidence)
-        index = np.arange(len(evidence.questions))
+        measured = encoded.cells.measured
+        index, numbers = np.flatnonzero(~measured), np.flatnonzero(measured)
         answers = Answers(self.blueprint, encoded, self.asked(draws), self.model.order_seed, mould)
-        mean, sd, support = answers.cells(index, asked_at(evidence, at))
+        times = asked_at(evidence, at)
+        if times is not None and len(times) > 1:
+            times = times[index]
         cells, questions = encoded.cells, evidence.questions
         keys = zip(questions["entity"], questions["attribute"], strict=True)
+        seen, claims = np.array([key in self.seen for key in keys], bool), np.diff(encoded.claim_offset)
+        mean, sd, support = answers.cells(index, times) if len(index) else (np.zeros(0),) * 3
+        count = np.diff(cells.offset)[index]
+        kept = ranges(cells.offset[index], count)
+        about = None
+        if len(numbers):
+            found = believe_numbers(answers, numbers)
+            mine = questions.iloc[numbers].reset_index(drop=True)
+            about = NumberBeliefs(mine, tuple(found.mixtures), claims[numbers], found.witnesses, seen[numbers])
         return Beliefs(
-            questions=questions.reset_index(drop=True),
-            cell_question=np.repeat(index, np.diff(cells.offset)),
-            cell_answer=cells.value,
-            cell_other=cells.other,
-            cell_count=cells.count,
+            questions=questions.iloc[index].reset_index(drop=True),
+            cell_question=np.repeat(np.arange(len(index)), count),
+            cell_answer=cells.value[kept],
+            cell_other=cells.other[kept],
+            cell_count=cells.count[kept],
             probability=mean,
             sd=sd,
             support=support,
-            claims=np.diff(encoded.claim_offset),
-            seen=np.array([key in self.seen for key in keys], bool),
+            claims=claims[index],
+            seen=seen[index],
             meta={"draws": len(next(iter(self.asked(draws).values()))), "method": self.record["method"]},
+            numbers=about,
         )
 
     def log_likelihood(self, evidence: Evidence) -> xr.DataArray:

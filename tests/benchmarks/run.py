@@ -1,6 +1,6 @@
 """Computes the figures to reach and prints one table: ``python tests/benchmarks/run.py [names] [--data FOLDER]``.
 
-Names: robust, worlds, order, covid, crowd, product, one_question, flights, echoes, batches, scale, change, fits; all
+Names: robust, worlds, order, covid, crowd, product, one_question, flights, echoes, batches, scale, change, pollsters, fits; all
 where none is given.
 """
 
@@ -30,6 +30,7 @@ NAMES = (
     "batches",
     "scale",
     "change",
+    "pollsters",
     "fits",
 )
 

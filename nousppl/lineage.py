@@ -1,0 +1,29 @@
+"""Claims whose origin is given: what is said of them, and their place among the origins of a question's claims."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nousppl.encode import Encoded
+
+
+def status_of(encoded: Encoded, start: int, j: int) -> str:
+    """What is to be said of claim j of the question whose claims begin at ``start``; mostly nothing."""
+    coded = encoded.coded
+    if coded.claim_origin[start + j] >= 0:
+        return f"repeats {coded.claim_id[coded.claim_origin[start + j]]} (given)"
+    return "own note" if coded.claim_derived[start + j] else ""
+
+
+def with_lineage(
+    encoded: Encoded, start: int, used: NDArray[np.bool_], among: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Origins among all claims of a question, those whose origin is given included."""
+    n = len(used)
+    out = np.zeros((n, n + 1))
+    kept = np.flatnonzero(used)
+    out[np.ix_(kept, np.concatenate([[0], kept + 1]))] = among
+    given = np.flatnonzero(~used)
+    out[given, encoded.coded.claim_origin[start + given] - start + 1] = 1.0
+    return out
