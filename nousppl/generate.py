@@ -16,6 +16,8 @@ from nousppl.densify import write_out
 from nousppl.errors import ModelError
 from nousppl.evidence import Evidence
 from nousppl.model import TrustModel, prior_draws
+from nousppl.number_simulate import simulate_number
+from nousppl.numbers import number_shapes
 from nousppl.simulate import simulate_question
 
 
@@ -63,12 +65,20 @@ class Generator:
     """
 
     def __init__(self, model: TrustModel, design: pd.DataFrame) -> None:
-        missing = sorted({str(a) for a in design["attribute"].unique() if a not in model.answers})
+        numbers = number_shapes(model.shapes)
+        missing = sorted({str(a) for a in design["attribute"].unique() if a not in model.answers and a not in numbers})
         if missing:
             raise ModelError(
                 f"simulate: answers of attribute {missing[0]!r} are not declared; give TrustModel(answers={{...}})"
             )
         first = {a: _labels(given)[0] for a, given in model.answers.items()}
+        for attribute, shape in numbers.items():
+            if shape.centre is None or shape.scale is None:
+                raise ModelError(
+                    f"simulate: attribute {attribute!r} is a number, whose unit is not known before there are claims; "
+                    "give Number(centre=..., scale=...)"
+                )
+            first[attribute] = shape.centre
         self.model = model
         self.placeholder = Evidence(design.assign(value=design["attribute"].map(first)))
         self.blueprint = draw_up(model, self.placeholder)
@@ -94,6 +104,13 @@ class Generator:
         truths = []
         for index, attribute in enumerate(coded.questions["attribute"]):
             problem = self.problems[index]
+            if attribute in number_shapes(model.shapes):
+                found = simulate_number(rng, blueprint, encoded, draws, problem)
+                ids = coded.claim_id[problem.claims]
+                values[problem.claims], true_then[problem.claims] = found.values, found.truth
+                origins[problem.claims] = [ids[k] if k >= 0 else None for k in found.origins]
+                truths.append(found.truth)
+                continue
             written = write_out(blueprint, encoded, draws, index, seed=model.order_seed, problem=problem)[0]
             drawn = simulate_question(rng, written.question)
             labels = np.array(_labels(model.answers[attribute])[: written.question.size], object)

@@ -19,9 +19,9 @@ LAYERS = {
     "evidence": "tables evidence folds question _files _notes _reading _record _settling _soft _sources _times _values",
     "models": "models.*",
     "compile": "affinity items numbers number_layout own settled shaped encode blueprint slots lanes listed text compile votes padding "
-    "simulate unfold unfold_time",
+    "number_worlds simulate unfold unfold_time",
     "inference": "inference.*",
-    "fit": "asking number_asking densify fitting importance kin summaries updating",
+    "fit": "asking number_asking number_simulate densify fitting importance kin summaries updating",
     "belief": "belief items_belief lineage number_belief number_believe number_beliefs believe beliefs beliefs_arviz beliefs_files display echoes held_out plotting",
     "trust": "arviz_groups generate learned model programs ranked saving simulated_sets simulation_calibration trust",
     "use": "ballots baselines comparison config datasets diagnostics in_order peers power_scaling report validation",
