@@ -93,7 +93,9 @@ def cell_chance(xp: Namespace, distance: Array, width: Array) -> Array:
     m, d = xp.minimum(distance, xp.array(FARTHEST)), xp.minimum(width, xp.array(NARROW))
     m2, d2 = m * m, d * d
     series = 1.0 + d2 / 24.0 * (
-        m2 - 1.0 + d2 / 80.0 * (m2 * m2 - 6.0 * m2 + 3.0 + d2 / 168.0 * (m2 * m2 * m2 - 15.0 * m2 * m2 + 45.0 * m2 - 15.0))
+        m2
+        - 1.0
+        + d2 / 80.0 * (m2 * m2 - 6.0 * m2 + 3.0 + d2 / 168.0 * (m2 * m2 * m2 - 15.0 * m2 * m2 + 45.0 * m2 - 15.0))
     )
     narrow = xp.exp(-0.5 * (m2 + LOG_2PI)) * d * xp.maximum(series, xp.array(0.0))
     return xp.where(width < NARROW, narrow, wide)

@@ -82,9 +82,7 @@ def _asinh_exp(xp: Namespace, x: Array) -> Array:
     return x + (x * x + 1.0) ** 0.5
 
 
-def nodes(
-    xp: Namespace, centres: Centres, log_density: Callable[[Array], Array], points: int
-) -> tuple[Array, Array]:
+def nodes(xp: Namespace, centres: Centres, log_density: Callable[[Array], Array], points: int) -> tuple[Array, Array]:
     """(Q, 2 (points - 1)) nodes and their weights, neither with a gradient.
 
     Args:

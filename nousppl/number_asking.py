@@ -127,7 +127,10 @@ def believe_numbers(answers: Answers, questions: Ints) -> Believed:
         for of, one in zip(layout.numbers, sets, strict=True):
             for q, local in enumerate(_asked(problem, of.prefix)):
                 question = int(problem.questions[local])
-                found[question] = (mixture_of(numbers, question, one, q).thinned(), float(one.fresh[:, q].sum(-1).mean()))
+                found[question] = (
+                    mixture_of(numbers, question, one, q).thinned(),
+                    float(one.fresh[:, q].sum(-1).mean()),
+                )
         mixtures += [found[int(question)][0] for question in problem.questions]
         witnesses += [found[int(question)][1] for question in problem.questions]
     return Believed(mixtures, np.array(witnesses))

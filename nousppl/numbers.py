@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 from scipy.stats import t as student_t
 
 from nousppl.coded import Coded
@@ -187,6 +186,6 @@ def _truths(coded: Coded, attribute: Ints, raw: Floats) -> Floats:
                 f"{where}: column 'verdict' rejects {found!r}; of a number a settled truth is allowed, no rejection"
             )
         if not np.isnan(out[question]) and out[question] != found:
-            raise ModelError(f"{where} is settled as {out[question]!r} and as {found!r}; a number has one truth")
+            raise ModelError(f"{where} is settled as {float(out[question])!r} and as {found!r}; a number has one truth")
         out[question] = found
     return out
