@@ -46,6 +46,7 @@ def log_fresh(xp: Namespace, layout: Layout, data: dict[str, Array], theta: dict
 
 
 def log_mass(xp: Namespace, layout: Layout, data: dict[str, Array], theta: dict[str, Array]) -> Array:
-    """(anycells,) log probability of each set of items: each holds by itself, with the prevalence of the attribute."""
+    """(anycells,) log probability of one set of each cell: items hold by themselves, with the prevalence of the
+    attribute."""
     holds, lacks = log_chances(xp, xp.take(theta["logit_prevalence"], data["anycell_attribute"]))
     return data["anycell_true"] * holds + data["anycell_false"] * lacks

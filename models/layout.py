@@ -105,6 +105,10 @@ class Layout(NamedTuple):
     """Questions about numbers, by the number of their claims and orders."""
     points: int = 64
     """Intervals that the integral over a number is cut into, and one."""
+    periods: int = 0
+    """Entries of questions about what is true for a while."""
+    period_cells: int = 0
+    """Cells of these questions."""
     lanes: tuple[Lanes, ...] = ()
     """By width, where truths change; see ``nousppl.models.change``."""
 

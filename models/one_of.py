@@ -17,7 +17,7 @@ from nousppl.models.layout import Layout
 from nousppl.models.namespace import Array, Namespace
 from nousppl.models.number import log_marginals
 from nousppl.models.origin import Echo, by_row_of_slot, echo, popularity
-from nousppl.models.shaped import with_shapes
+from nousppl.models.shaped import with_density, with_shapes
 
 LOGIT_LIMIT = 30.0
 """Logits of reliability are kept inside ±30, so that neither a nor 1 - a rounds to 0 in single precision."""
@@ -64,7 +64,8 @@ def likelihood(xp: Namespace, layout: Layout, data: dict[str, Array], theta: dic
 
 def by_cell(xp: Namespace, layout: Layout, data: dict[str, Array], theta: dict[str, Array], terms: Terms) -> Array:
     """(cells,) log likelihood of the claims for each cell, difficulty integrated and orders averaged."""
-    return over_orders(xp, layout, data, by_icell(xp, layout, data, theta, terms))
+    in_order = by_icell(xp, layout, data, theta, terms)
+    return with_density(xp, layout, data, theta, over_orders(xp, layout, data, in_order))
 
 
 def by_icell(xp: Namespace, layout: Layout, data: dict[str, Array], theta: dict[str, Array], terms: Terms) -> Array:

@@ -180,7 +180,7 @@ def constants(xp: Namespace, plan: Plan, values: dict[str, Array], text_grid: Ar
             theta[name] = xp.sigmoid(values[f"errors_logit_{name}"])
     if "base_rates" in values:
         theta["base_rates"] = values["base_rates"]
-    for prefix in ("items_", "numbers_"):
+    for prefix in ("items_", "numbers_", "state_"):
         theta |= {name.removeprefix(prefix): values[name] for name in values if name.startswith(prefix)}
     return theta
 

@@ -8,7 +8,7 @@ list with all its items, and ``nousppl.models.origin`` knows no more of values t
 
 from __future__ import annotations
 
-from nousppl.models import any_of
+from nousppl.models import any_of, while_true
 from nousppl.models.layout import Layout
 from nousppl.models.namespace import Array, Namespace
 from nousppl.models.origin import Echo
@@ -38,12 +38,15 @@ def with_shapes(
             0 for the first.
     """
     slot_log, entry_log = logs
-    zero = xp.array(0.0)
-    if not layout.sets:
-        return xp.where(data["slot_shaped"], zero, slot_log), xp.where(data["entry_shaped"], zero, entry_log)
-    fresh, slot = any_of.log_fresh(xp, layout, data, theta), data["any_slot"]
-    whole = either_origin(xp, layout, data, echo, fresh, slot)
-    shaped = xp.sum_by(whole, data["any_entry"], layout.entries)
+    zero, shaped = xp.array(0.0), xp.zeros(layout.entries)
+    if layout.sets:
+        fresh, slot = any_of.log_fresh(xp, layout, data, theta), data["any_slot"]
+        whole = either_origin(xp, layout, data, echo, fresh, slot)
+        shaped = shaped + xp.sum_by(whole, data["any_entry"], layout.entries)
+    if layout.periods:
+        fresh, slot = while_true.log_fresh(xp, layout, data, theta), data["period_slot"]
+        whole = either_origin(xp, layout, data, echo, fresh, slot)
+        shaped = shaped + xp.sum_by(whole, data["period_entry"], layout.entries)
     return xp.where(data["slot_shaped"], zero, slot_log), xp.where(data["entry_shaped"], shaped, entry_log)
 
 
@@ -67,9 +70,18 @@ def _log(xp: Namespace, p: Array) -> Array:
     return xp.where(there, xp.log(xp.where(there, p, xp.array(1.0))), xp.array(NOTHING))
 
 
+def with_density(xp: Namespace, layout: Layout, data: dict[str, Array], theta: dict[str, Array], logs: Array) -> Array:
+    """(cells,) log likelihoods with the density of what claims say of numbers that no truth goes by."""
+    if not layout.period_cells:
+        return logs
+    return logs + xp.sum_by(while_true.log_stated(xp, layout, data, theta), data["periodcell_cell"], layout.cells)
+
+
 def shaped_mass(xp: Namespace, layout: Layout, data: dict[str, Array], theta: dict[str, Array], one_of: Array) -> Array:
     """(cells,) log base rate of each cell, given that of one-of-several answers."""
-    if not layout.set_cells:
-        return one_of
-    sets = any_of.log_mass(xp, layout, data, theta)
-    return one_of + xp.sum_by(sets, data["anycell_cell"], layout.cells)
+    mass = one_of
+    if layout.set_cells:
+        mass = mass + xp.sum_by(any_of.log_mass(xp, layout, data, theta), data["anycell_cell"], layout.cells)
+    if layout.period_cells:
+        mass = mass + xp.sum_by(while_true.log_mass(xp, layout, data, theta), data["periodcell_cell"], layout.cells)
+    return mass

@@ -136,11 +136,36 @@ def _is_number(value: Any) -> bool:
         return False
 
 
+@dataclass(frozen=True)
+class WhileTrue:
+    """True for a while: travelling, on sick leave, closed for works. On until its end, then off; no fade before.
+
+    Claims are True (it is so now) or False (it is not), with a time. Column ``until`` of the claims may state when it
+    ends, ``until_sd`` how uncertain that is (standard deviation in days, or units of ``time``; blank for 0). The state
+    is on up to and including its end; what ended does not come back, so that a second time is another question.
+
+    The end is one latent number. At the first claim or settled fact of a question the state is on with a learned chance
+    of its attribute (before that it counts as then). If it is on, one of K ends is the true one, each equally probable:
+    those that claims state, points or normal laws, and ends that nobody stated, which are exponential with a learned
+    mean duration; those that are stated come from that law too, and so tell how long states last. K is
+    ``answers={attribute: K}``, or one more than claims state of one entity. A fresh claim is right about the state at
+    its time with the source's reliability, and where it states an end, about that with the same reliability; how often
+    ends are stated is learned. Questions have no difficulty, and wrong ends no popularity.
+    """
+
+    name: ClassVar[str] = "true for a while"
+
+    @property
+    def formulas(self) -> dict[str, str]:
+        """Part of the model -> formula, beyond those that all shapes share."""
+        return {}
+
+
 NO_ITEM = "none"
 """The empty list."""
 
-Shape = OneOf | AnyOf | Number
-SHAPES: dict[str, type[Shape]] = {"one_of": OneOf, "any_of": AnyOf, "number": Number}
+Shape = OneOf | AnyOf | WhileTrue | Number
+SHAPES: dict[str, type[Shape]] = {"one_of": OneOf, "any_of": AnyOf, "while_true": WhileTrue, "number": Number}
 """Shapes by the names that files know them under."""
 
 

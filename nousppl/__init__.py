@@ -23,11 +23,12 @@ if TYPE_CHECKING:
     from nousppl.comparison import compare
     from nousppl.evidence import Evidence
     from nousppl.held_out import CrossValidation
+    from nousppl.identities import identity
     from nousppl.in_order import prequential
     from nousppl.inference.compiled import keep_compiled
     from nousppl.inference.options import NUTS, SVI
     from nousppl.model import TrustModel
-    from nousppl.models.shapes import AnyOf, Number, OneOf
+    from nousppl.models.shapes import AnyOf, Number, OneOf, WhileTrue
     from nousppl.models.specification import Errors, Origin
     from nousppl.power_scaling import sensitivity
     from nousppl.question import Question
@@ -59,12 +60,14 @@ __all__ = [
     "QuestionError",
     "Trust",
     "TrustModel",
+    "WhileTrue",
     "baselines",
     "compare",
     "cross_validate",
     "datasets",
     "default_trust",
     "diagnostics",
+    "identity",
     "keep_compiled",
     "load",
     "peers",
@@ -89,9 +92,11 @@ _HOMES = {
     "Question": "nousppl.question",
     "Trust": "nousppl.trust",
     "TrustModel": "nousppl.model",
+    "WhileTrue": "nousppl.models.shapes",
     "compare": "nousppl.comparison",
     "cross_validate": "nousppl.validation",
     "default_trust": "nousppl.trust",
+    "identity": "nousppl.identities",
     "keep_compiled": "nousppl.inference.compiled",
     "load": "nousppl.trust",
     "posterior": "nousppl.trust",

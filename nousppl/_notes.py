@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
@@ -9,6 +11,7 @@ from numpy.typing import NDArray
 from nousppl._report import Note
 from nousppl._values import look_alikes
 from nousppl.coded import Coded
+from nousppl.errors import EvidenceError
 from nousppl.tables import shorten
 
 SPELT = 20
@@ -97,3 +100,42 @@ def _alike(coded: Coded) -> list[Note]:
 
 def _spelt(text: str) -> str:
     return shorten(text) if text.isascii() else f"{shorten(text)} = {text[:SPELT]!a}"
+
+
+def no_question(questions: pd.DataFrame, entity: object, attribute: object) -> str:
+    """What to say where there is no such question."""
+    known = questions.loc[questions["entity"] == entity, "attribute"].tolist()
+    if known:
+        hint = f"{shorten(entity)} has the attributes {', '.join(map(shorten, known[:10]))}"
+    else:
+        examples = ", ".join(map(shorten, questions["entity"].unique()[:5]))
+        hint = f"no claim is about {shorten(entity)}; entities are for example {examples}"
+    return f"There is no question ({shorten(entity)}, {shorten(attribute)}) among {len(questions):,}: {hint}."
+
+
+def revoked_notes(named: NDArray[np.bool_], gone: NDArray[np.bool_]) -> list[Note]:
+    """Notes on claims that were revoked (J,) and on those that are left aside with them."""
+    notes = [Note("claims", "claims revoked", int(named.sum()))]
+    more = int(gone.sum() - named.sum())
+    if more:
+        notes.append(Note("claims", "claims left aside that are known to repeat a revoked one", more))
+    return notes
+
+
+def find_claims(ids: pd.Index, claims: Iterable[object]) -> NDArray[np.bool_]:
+    """(J,) whether each claim is one of those named by their ids, or by one id.
+
+    Raises:
+        EvidenceError: one of them is none.
+    """
+    wanted = [claims] if isinstance(claims, (str, int)) else [*claims]
+    place = pd.Index(ids).get_indexer(pd.Index(wanted, dtype=object))
+    if (place < 0).any():
+        missing = [one for one, at in zip(wanted, place, strict=True) if at < 0]
+        raise EvidenceError(
+            f"claims: column 'claim': {len(missing)} of {len(wanted)} ids are of no claim in use; "
+            f"first: {shorten(missing[0])}. Allowed: ids in evidence.claims['claim']."
+        )
+    found = np.zeros(len(ids), dtype=bool)
+    found[place] = True
+    return found

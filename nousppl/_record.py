@@ -105,6 +105,11 @@ class Record:
         """Kind of all times; None where there are none."""
         return self.claim_times or self.fact_times
 
+    @property
+    def first_rows(self) -> Positions:
+        """(J,) first row of each claim."""
+        return np.searchsorted(self.rows.claim, np.arange(len(self.claims.question)))
+
     def take(self, claims: Positions, facts: Positions) -> Record:
         """The record with only these claims and facts (sorted positions)."""
         kept = self.claims.take(claims)

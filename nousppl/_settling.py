@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -10,15 +11,50 @@ from numpy.typing import NDArray
 
 from nousppl._record import Facts, Record, join_vocabularies, pair_up, union
 from nousppl._report import Note
-from nousppl._times import Times, show_table, table_times
+from nousppl._times import Times, as_time, show_table, show_times, table_times
 from nousppl._values import KINDS, SameValue, read_values, refuse_mixed
 from nousppl.tables import Labels, Table, show_row
 
 
-def add_facts(
-    record: Record, table: Table, same_value: SameValue | None
-) -> tuple[Record, pd.DataFrame, tuple[Note, ...]]:
-    """The record with the settled facts of a table in place of its own, that table sorted, and notes on it."""
+@dataclass(frozen=True)
+class Settled:
+    """A table of settled facts, sorted, and what of it is left aside since it repeats another row."""
+
+    frame: pd.DataFrame
+    """Rows that are used; ``Facts.position`` is their place here."""
+    aside: pd.DataFrame
+    """Rows that repeat another one."""
+    repeats: NDArray[np.int64]
+    """(rows of `aside`,) place in `frame` of what each repeats."""
+    notes: tuple[Note, ...] = ()
+
+    @classmethod
+    def nothing(cls) -> Settled:
+        """No facts."""
+        frame = pd.DataFrame(columns=["entity", "attribute", "value"])
+        return cls(frame, frame, np.empty(0, dtype=np.int64))
+
+    def stated(self, facts: Facts) -> pd.DataFrame:
+        """Rows in use and rows that repeat them."""
+        aside = self.aside[np.isin(self.repeats, facts.position)]
+        used = self.frame.take(facts.position)
+        return pd.concat([used, aside], ignore_index=True) if len(aside) else used.reset_index(drop=True)
+
+
+def one_more(stated: pd.DataFrame, fact: dict[str, Any], time: Any, kind: str | None) -> pd.DataFrame:
+    """A table of settled facts and one more, at a time or at none (None), in evidence with times of this `kind`."""
+    row = pd.DataFrame({name: pd.Series([value], dtype=object) for name, value in fact.items()})
+    if time is not None:
+        row["time"] = time if kind is None else show_times(np.array([as_time(time, kind)]), kind)
+    if not len(stated):
+        return row
+    if "verdict" not in stated:
+        stated = stated.assign(verdict="true")
+    return pd.concat([stated, row], ignore_index=True)
+
+
+def add_facts(record: Record, table: Table, same_value: SameValue | None) -> tuple[Record, Settled]:
+    """The record with the settled facts of a table in place of its own, and that table sorted."""
     entity, attribute = table.labels("entity"), table.labels("attribute")
     table.one_kind("entity", entity, Labels(entity.codes, record.questions.entities), "claims")
     table.one_kind("attribute", attribute, Labels(attribute.codes, record.questions.attributes), "claims")
@@ -67,20 +103,22 @@ def _ask_as_well(record: Record, entity: Labels, attribute: Labels) -> tuple[Rec
 
 def _sort_facts(
     record: Record, facts: Facts, table: Table, times: dict[str, Times], merged: bool
-) -> tuple[Record, pd.DataFrame, tuple[Note, ...]]:
+) -> tuple[Record, Settled]:
     _refuse_conflicts(table, facts)
     value_hash = record.vocabulary.hashes()[facts.value] if len(facts.value) else np.empty(0, dtype=np.uint64)
     order = np.lexsort((facts.known_at, value_hash, facts.rejected, facts.time, facts.question))
     same = _fact_frame(facts.take(order)).duplicated().to_numpy()
+    values = record.vocabulary.values[facts.value[order]] if merged else None
+    frame = show_table(table, facts.position[order], times, values)
     facts = facts.take(order[~same])
-    values = record.vocabulary.values[facts.value] if merged else None
-    frame = show_table(table, facts.position, times, values)
     facts = replace(facts, position=np.arange(len(facts.position)))
     notes = [Note("settled", "rows read", len(table))]
     if same.any():
         row = show_row(table.frame, int(order[same][0]))
         notes.append(Note("settled", "settled facts left aside that repeat another one", int(same.sum()), row))
-    return replace(record, facts=facts), frame, tuple(notes)
+    aside, used = (frame[chosen].reset_index(drop=True) for chosen in (same, ~same))
+    repeats = (np.cumsum(~same) - 1)[same]
+    return replace(record, facts=facts), Settled(used, aside, repeats, tuple(notes))
 
 
 def _fact_frame(facts: Facts) -> pd.DataFrame:

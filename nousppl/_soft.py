@@ -12,7 +12,18 @@ from nousppl._report import Note
 from nousppl.tables import Table, show_row
 
 SUM_TOLERANCE = 1e-6
-SHARED = ("entity", "attribute", "source", "time", "known_at", "ceiling", "derived", "origin")
+SHARED = (
+    "entity",
+    "attribute",
+    "source",
+    "time",
+    "known_at",
+    "ceiling",
+    "derived",
+    "origin",
+    "revoked",
+    "stated_entity",
+)
 
 
 @dataclass(frozen=True)

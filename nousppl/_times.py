@@ -67,6 +67,16 @@ def as_time(value: object, kind: str | None) -> float:
     return float(found.values[0])
 
 
+def show_times(values: NDArray[np.float64], kind: str | None) -> Any:
+    """Times on the scale of evidence of this `kind` as it shows them: dates (missing where NaN), or the numbers."""
+    if kind in (None, NUMBER):
+        return values
+    missing = np.isnan(values)
+    moments = np.round(np.where(missing, 0.0, values) * 86_400e6).astype(np.int64).astype("datetime64[us]")
+    moments[missing] = np.datetime64("NaT")
+    return pd.DatetimeIndex(moments).tz_localize("UTC" if kind == ZONED else None)
+
+
 def _from_dates(cells: pd.Series[Any]) -> Times:
     zoned = cells.dt.tz is not None
     shown = (cells.dt.tz_convert("UTC") if zoned else cells).dt.as_unit("us")

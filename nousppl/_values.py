@@ -200,6 +200,11 @@ def _form(kind: int, value: Any) -> Any:
     return int(number) if number.is_integer() else number
 
 
+def standing(value: Any, same_value: SameValue | None) -> Any:
+    """The value that stands for a value."""
+    return value if same_value is None else _merged(_objects([value]), same_value)[0]
+
+
 def _merged(found: NDArray[np.object_], same_value: SameValue) -> NDArray[np.object_]:
     if isinstance(same_value, Mapping):
         return _objects([same_value.get(value, value) for value in found])

@@ -17,8 +17,9 @@ from nousppl.encode import Encoded
 from nousppl.models.hierarchy import Design
 from nousppl.models.program import OF_QUESTIONS, PARTS, Plan, Predictor
 from nousppl.models.terms import by_draw, by_read
-from nousppl.padding import Mould, ladder, pad, pad_last, rounded
+from nousppl.padding import Mould, ladder, pad, pad_last, roomy
 from nousppl.ragged import mix, uniform
+from nousppl.shown import by_state
 from nousppl.unfold import Logs
 
 if TYPE_CHECKING:
@@ -230,8 +231,8 @@ class Answers:
         self.blueprint, self.encoded, self.draws, self.seed, self.mould = blueprint, encoded, draws, seed, mould
 
     def cells(self, questions: NDArray[np.int64], at: Floats | None = None) -> tuple[Floats, Floats, Floats]:
-        """Mean probability, its standard deviation over draws, and fresh witnesses, of all cells of the questions in
-        order, at the times (questions,) or (1,) that are asked about."""
+        """Mean probability, its standard deviation over draws, and fresh witnesses, of all answers of the questions in
+        order (cells; of what is true for a while True and False), at the times (questions,) or (1,) asked about."""
         from nousppl.inference.exact import posterior_cells
 
         parts = []
@@ -239,7 +240,10 @@ class Answers:
             data, parameters = ready(self.blueprint, self.encoded, problem, layout, self.draws, size)
             logs, support = posterior_cells(layout, self.blueprint.plan.features, data, parameters, True)
             kept = np.exp(np.asarray(logs[:, : problem.layout.cells], np.float64))
-            parts.append((kept.mean(0), kept.std(0), support[: problem.layout.cells]))
+            cells, sizes = self.encoded.cells, np.diff(self.encoded.cells.offset)[problem.questions]
+            fresh = support[: problem.layout.cells]
+            kept, fresh = by_state(cells.periods, problem.questions, sizes, problem.at, kept, fresh)
+            parts.append((kept.mean(0), kept.std(0), fresh))
         mean, sd, support = (np.concatenate(column) for column in zip(*parts, strict=True))
         return mean, sd, support
 
@@ -285,7 +289,7 @@ class OneQuestion:
         from nousppl.inference.exact import block_size
 
         # Of other shapes, the number of cells goes by no other size.
-        self.problem, self.layout = problem, rounded([problem.layout]) if shaped(problem) else ladder(problem.layout)
+        self.problem, self.layout = problem, roomy(problem.layout) if shaped(problem) else ladder(problem.layout)
         self.features = blueprint.plan.features
         self.data, self.parameters = ready(blueprint, encoded, problem, self.layout, draws, self.layout.slots)
         self.draws = len(self.parameters["logit"])

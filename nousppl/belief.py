@@ -12,6 +12,7 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
 from nousppl import display, value_text
+from nousppl.delta_log import delta_log
 from nousppl.errors import QuestionError
 
 if TYPE_CHECKING:
@@ -75,6 +76,14 @@ class Belief:
     """(n, V) weight with which each claim names each answer, where its value is not the answer's name; optional."""
     witnesses: Floats | None = None
     """(V,) independent witnesses behind each answer, where known without the origins; optional."""
+    facts_of: Callable[[], tuple[NDArray[np.int64], Floats, Floats]] | None = None
+    """Gives the places (F,) among ``question.settled`` of what holds at a time of its own, and the belief (F, V) just
+    before and after it; None where what is settled is not accounted for."""
+    ends: pd.DataFrame | None = None
+    """Of what is true for a while: candidates for its end, one row each. ``end`` is "never on", "stated" (with
+    ``until`` and ``until_sd``) or "not stated"; the column ``probability`` sums to 1; ``lower``, ``median`` and
+    ``upper`` are the 5, 50 and 95 % quantiles of the end if this candidate is the true one, the claims being what they
+    are. None for other questions."""
 
     def __post_init__(self) -> None:
         n, size = len(self.status), len(self.answers)
@@ -276,19 +285,18 @@ class Belief:
         return str(verdicts(unnamed, self.probability, opposition))
 
     def history(self) -> pd.DataFrame:
-        """The belief claim by claim.
+        """The log of what moved the belief, event by event.
 
         Returns:
-            A row a claim in the order of events: time, claim, source, value, ``prior`` and ``posterior`` (probability
-            of the final top answer just before and after it), ``surprise`` (bits of the claim's value under the prior).
+            A row an event in the order of events: ``time``; ``event``, which is "claim", "settled", "rejected" or
+            "revoked"; ``claim``, ``source`` and ``value``; ``prior`` and ``posterior`` (probability of the final top
+            answer just before and after it); ``surprise`` (bits of what was claimed or settled under the belief before
+            it; of a rejection, that the answer is wrong). Where truths change, the belief drifts between events, so a
+            prior is not the posterior before it. What was revoked is on record and moves nothing: its numbers are
+            missing. What is settled at no time, or where truths stay, holds from the start: it comes first, and its
+            prior and surprise are missing.
         """
-        before = self._before[0]
-        table = self._claims[["time", "claim", "source", "value"]].copy()
-        table["prior"], table["posterior"] = before[:, self.top], self.path[1:-1, self.top]
-        weight = self._said / np.maximum(self._said.sum(axis=1, keepdims=True), 1e-300)
-        with np.errstate(divide="ignore"):
-            table["surprise"] = -np.log2((weight * before).sum(axis=1)) + 0.0
-        return table
+        return delta_log(self, self._claims, self._before[0], self._said)
 
     @property
     def draws(self) -> xr.DataArray:

@@ -13,12 +13,13 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from nousppl import calibration, display
+from nousppl import beliefs_items, calibration, display
 from nousppl._values import KINDS, join, read_values
 from nousppl.belief import verdicts
 from nousppl.beliefs_files import beliefs_columns, read_columns, read_file, write_file
 from nousppl.calibration import Floats, Ints, Marks
 from nousppl.errors import FileError, QuestionError
+from nousppl.models.shapes import Shape
 from nousppl.number_beliefs import NumberBeliefs
 from nousppl.tables import Table, open_table, show_row
 
@@ -65,6 +66,11 @@ class Beliefs:
     """Where the beliefs come from: number of draws, version."""
     numbers: NumberBeliefs | None = None
     """Beliefs about numbers, which have no cells and are no part of the Q questions; None where there are none."""
+    shapes: Mapping[Any, Shape] = field(default_factory=dict)
+    """Attribute -> shape, where it is not one of several; an answer of ``AnyOf`` is a whole list of items. Files do not
+    keep it, nor the items."""
+    items: pd.DataFrame = field(default_factory=beliefs_items.no_items)
+    """A row an item of a set-valued question: entity, attribute, item, probability that it holds."""
 
     def __post_init__(self) -> None:
         cells, size = len(self.cell_question), len(self.questions)
@@ -148,6 +154,17 @@ class Beliefs:
             raise QuestionError("score_numbers: none of these beliefs is about a number; use score")
         return self.numbers.score(settled, unseen)
 
+    def score_items(self, settled: pd.DataFrame) -> pd.Series:
+        """`calibration.score` of the items of set-valued questions, each a question of its own with two answers.
+
+        Args:
+            settled: entity, attribute and value, the list of all items that hold.
+
+        Raises:
+            EvidenceError: none of the facts is about a set-valued question.
+        """
+        return calibration.score(beliefs_items.item_marks(self, settled))
+
     def to_frame(self) -> pd.DataFrame:
         """Everything in one long table for files, answers as text with their kind; :meth:`from_frame` reads it."""
         return beliefs_columns(self)
@@ -200,7 +217,7 @@ class Beliefs:
         """
         if self.numbers is not None:
             settled = settled[~self.numbers.concerns(settled)]
-        table = open_table(settled, "settled")
+        table = open_table(beliefs_items.canonical(self, settled), "settled")
         if not len(table):
             return Facts(np.empty(0, np.intp), 0, 0)
         code = self._find_questions(table)

@@ -14,10 +14,13 @@ from nousppl.encode import Encoded
 from nousppl.items_belief import ItemsBelief
 from nousppl.lineage import status_of, with_lineage
 from nousppl.models.layout import Layout
-from nousppl.models.shapes import AnyOf, Number
+from nousppl.models.shapes import AnyOf, Number, WhileTrue
 from nousppl.number_belief import NumberBelief
 from nousppl.number_believe import believe_number
+from nousppl.periods import cells_of
+from nousppl.periods_belief import state_belief
 from nousppl.question import Question
+from nousppl.sets import shares
 from nousppl.unfold import Course, Unfolded, origins
 from nousppl.unfold_time import UnfoldedInTime
 
@@ -42,7 +45,13 @@ def believe(trust: Trust, encoded: Encoded, question: Question, at: Floats | Non
         return believe_number(trust, encoded, question, shape)
     belief = unfold(trust, encoded, question, at)
     if isinstance(shape, AnyOf) and encoded.cells.items is not None:
-        return ItemsBelief(belief, encoded.cells.items.names[question.index], shape)
+        items = encoded.cells.items
+        return ItemsBelief(belief, items.groups[question.index], shares(items, question.index), shape)
+    states = encoded.cells.periods
+    if isinstance(shape, WhileTrue) and states is not None:
+        cells = cells_of(states, np.array([question.index]), np.array([encoded.latest]) if at is None else at)
+        draws = trust.asked(len(belief.samples))["state_log_duration"]
+        return state_belief(belief, states, cells, np.exp(draws[:, states.attribute[question.index]]))
     return belief
 
 
@@ -68,6 +77,11 @@ def unfold(trust: Trust, encoded: Encoded, question: Question, at: Floats | None
         out[used] = unfolded.fresh()
         return out
 
+    def facts_of() -> tuple[NDArray[np.int64], Floats, Floats]:
+        if isinstance(unfolded, UnfoldedInTime):
+            return unfolded.facts()
+        return np.empty(0, np.int64), *np.empty((2, 0, problem.layout.cells))
+
     return Belief(
         question=question,
         answers=tuple(encoded.cells.value[cells]),
@@ -79,6 +93,7 @@ def unfold(trust: Trust, encoded: Encoded, question: Question, at: Floats | None
         before=_before(used, path) if changes else None,
         origins_of=origins_of,
         fresh_of=fresh_of,
+        facts_of=facts_of,
         status=tuple(status_of(encoded, int(start), j) for j in range(int(stop - start))),
         said=_said(encoded, question.index, int(start), int(stop)),
     )
@@ -89,8 +104,9 @@ def _said(encoded: Encoded, question: int, start: int, stop: int) -> Floats | No
     items = encoded.cells.items
     if items is None or items.attribute[question] < 0:
         return None
-    out = np.zeros((stop - start, 1 << len(items.names[question])))
-    out[np.arange(stop - start), items.named[start:stop]] = 1.0
+    out = np.zeros((stop - start, items.cells()[question]))
+    named = items.cell_of(np.full(stop - start, question), items.named[start:stop])
+    out[np.arange(stop - start), named] = 1.0
     return out
 
 

@@ -17,7 +17,7 @@ from nousppl.evidence import Evidence
 from nousppl.models.hierarchy import INTERCEPT, Design, Encoding, Formula, encode
 from nousppl.models.priors import Prior, half_normal, log_normal, normal, student_t
 from nousppl.models.program import OF_QUESTIONS, Plan, Predictor, Site
-from nousppl.models.shapes import AnyOf, Number
+from nousppl.models.shapes import AnyOf, Number, WhileTrue
 from nousppl.models.specification import Errors, Origin
 from nousppl.models.terms import PAIRS, OwnTerm
 from nousppl.text import GRID
@@ -69,7 +69,7 @@ class Blueprint:
 
     def encode(self, evidence: Evidence) -> Encoded:
         """Encode an evidence exactly as the one that the model was fitted on."""
-        domains = self.domains.with_evidence(evidence.coded)
+        domains = self.domains.with_evidence(evidence)
         return encode_claims(
             evidence,
             self.encodings,
@@ -145,6 +145,12 @@ def default_priors(model: TrustModel) -> dict[str, dict[str, Prior]]:
     if any(isinstance(shape, Number) for shape in model.shapes.values()):
         # In units of the attribute's scale.
         out["numbers"] = {"log_scale": normal(0.0, 0.5), "shared": half_normal(0.5)}
+    if any(isinstance(shape, WhileTrue) for shape in model.shapes.values()):
+        out["state"] = {
+            "logit_on": normal(0.0, 1.5),
+            "log_duration": normal(float(np.log(30.0)), 1.5),
+            "logit_stated": normal(0.0, 1.5),
+        }
     _add_own(model, out)
     return out
 
@@ -268,6 +274,7 @@ def assemble(
         sites.append(Site(f"items_{name}", prior, sets if name == "logit_prevalence" else None))
     measured = len(domains.of_shape(Number))
     sites += [Site(f"numbers_{name}", prior, measured) for name, prior in priors.get("numbers", {}).items()]
+    sites += [Site(f"state_{name}", prior, len(domains.lasting)) for name, prior in priors.get("state", {}).items()]
     features = model.origin.features if model.origin is not None else ()
     plan = Plan(tuple(sites), tuple(predictors), features, _own(model, PAIRS))
     if text_grid is None and model.origin is not None and model.origin.text is not None:

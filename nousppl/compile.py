@@ -53,7 +53,7 @@ class Problem:
         row_value: (rows,) equal for rows of one order of a question that say the same.
         links: (links,) the pairs of sources that occur, index into the model's affinities.
         times: (slots,) time of each slot.
-        at: (questions,) times asked about, where truths change.
+        at: (questions,) times asked about, where truths change or last for a while.
         settled: what is settled of the questions at which time, where truths change; else None.
     """
 
@@ -79,7 +79,7 @@ def compile_problem(encoded: Encoded, questions: Ints, seed: int = 0, at: Floats
         seed: keys the random orders of claims whose order is not known.
         at: (questions,) times asked about, where truths change; default the latest time of the evidence.
     """
-    at = np.full(len(questions), encoded.latest) if at is None else at
+    at = np.full(len(questions), encoded.latest) if at is None else np.where(np.isnan(at), encoded.latest, at)
     offset = encoded.claim_offset
     claims = ranges(offset[questions], np.diff(offset)[questions])
     local = np.repeat(np.arange(len(questions)), np.diff(offset)[questions])
@@ -109,7 +109,7 @@ def compile_problem(encoded: Encoded, questions: Ints, seed: int = 0, at: Floats
         data["pair_link"] = pair_links(encoded, slots, claims, data, links)
     if "pair_row" in data and "echo_pair" in data:
         data["pair_listed"] = data["echo_pair"]
-    data |= shaped_arrays(encoded, data, slots, questions, claims)
+    data |= shaped_arrays(encoded, data, slots, questions, claims, at)
     arrays, sets = lay_numbers(encoded.cells.numbers, encoded.coded, slots, questions, claims)
     data |= arrays
     layout = _layout(encoded, slots, questions, claims, data, len(groups))._replace(numbers=sets)
@@ -332,6 +332,8 @@ def _layout(encoded: Encoded, slots: Slots, questions: Ints, claims: Ints, data:
         shaped="entry_shaped" in data,
         sets=len(data.get("any_entry", ())),
         set_cells=len(data.get("anycell_cell", ())),
+        periods=len(data.get("period_entry", ())),
+        period_cells=len(data.get("periodcell_cell", ())),
     )
 
 

@@ -19,6 +19,9 @@ Example::
     city = 5000
     stance = ["T", "F"]
 
+    [shapes]                  # of attributes whose answers are not one of several
+    allergy = "any_of"        # or a table, { shape = "any_of", separator = "," }
+
     [fit]
     method = "svi"            # or "nuts"
     backend = "numpyro"       # or "pyro"
@@ -40,11 +43,12 @@ from typing import Any
 
 from nousppl.errors import FileError, ModelError
 from nousppl.inference.options import NUTS, SVI
+from nousppl.models.shapes import SHAPES, Shape
 from nousppl.models.specification import Errors, Origin
 
 TOP = {"reliability": (str,), "freshness": (str,), "change": (str,), "base_rates": (str,)}
 """Keys at the top, and the kinds of value that they take."""
-TABLES = ("origin", "errors", "answers", "fit")
+TABLES = ("origin", "errors", "answers", "shapes", "fit")
 FIT = {"method": (str,), "learn_from": (str,), "seed": (int,), "backend": (str,)}
 METHODS: dict[str, type[SVI] | type[NUTS]] = {"svi": SVI, "nuts": NUTS}
 """Tables of options within that of the fit."""
@@ -78,6 +82,8 @@ def read_model(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, 
         model["errors"] = Errors(**_arguments(document["errors"], Errors, f"{path}: [errors]"))
     if "answers" in document:
         model["answers"] = _answers(document["answers"], f"{path}: [answers]")
+    if "shapes" in document:
+        model["shapes"] = _shapes(document["shapes"], f"{path}: [shapes]")
     return model, _fit(document.get("fit", {}), f"{path}: [fit]")
 
 
@@ -148,6 +154,18 @@ def _answers(value: Any, place: str) -> dict[str, int | list[Any]]:
             allowed = "a whole number from 2 (how many answers are plausible) or the closed list of answers"
             raise ModelError(f"{place} {attribute} = {given!r}: must be {allowed}")
     return dict(table)
+
+
+def _shapes(value: Any, place: str) -> dict[str, Shape]:
+    out: dict[str, Shape] = {}
+    for attribute, given in _table(value, place).items():
+        where = f"{place} {attribute}"
+        options = dict(given) if isinstance(given, dict) else {"shape": given}
+        name = options.pop("shape", None)
+        if name not in SHAPES:
+            raise ModelError(f"{where} = {given!r}: allowed are {', '.join(SHAPES)}, or a table with such a shape")
+        out[attribute] = SHAPES[name](**_arguments(options, SHAPES[name], where))
+    return out
 
 
 def _fit(value: Any, place: str) -> dict[str, Any]:

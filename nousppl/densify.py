@@ -13,9 +13,11 @@ from nousppl.asking import bias_sources, parameter_draws
 from nousppl.blueprint import Blueprint
 from nousppl.compile import Problem, compile_problem
 from nousppl.encode import Encoded, is_confused
-from nousppl.items import law_of_lists
 from nousppl.models.dense import Change, DenseQuestion
 from nousppl.models.program import COPY_ERROR
+from nousppl.period_arrays import law_of_states
+from nousppl.periods import cells_of
+from nousppl.sets import Chances, law_of_lists
 from nousppl.unfold import PairWorld
 
 Draws = dict[str, NDArray[np.float64]]
@@ -29,6 +31,8 @@ class Written(NamedTuple):
     """(K,) the answers; unnamed ones are "other 1", "other 2" and so on."""
     claims: NDArray[np.int64]
     """(n,) claim of the evidence behind each claim, in this order."""
+    lists: Chances | None = None
+    """Where its answers are sets of items: what its sources do with them."""
 
     @property
     def values(self) -> NDArray[np.int64]:
@@ -45,6 +49,7 @@ def write_out(
     draw: int = 0,
     seed: int = 0,
     problem: Problem | None = None,
+    laws: bool = True,
 ) -> list[Written]:
     """Write a question out, once for each order that its likelihood is averaged over.
 
@@ -56,6 +61,7 @@ def write_out(
         draw: which draw of the parameters.
         seed: that keys the orders.
         problem: the question compiled, where that is at hand.
+        laws: whether to write out the laws of lists of items, which take long for many items.
     """
     chosen = {name: value[draw : draw + 1] for name, value in draws.items()}
     problem = compile_problem(encoded, np.array([question]), seed) if problem is None else problem
@@ -63,10 +69,10 @@ def write_out(
     theta = {name: np.asarray(value[0]) for name, value in drawn.items()}
     world = PairWorld(encoded, problem, len(encoded.features), blueprint.text_grid)
     layout, claims = problem.layout, len(problem.claims)
-    counts = np.rint(encoded.cells.count[problem.cells]).astype(int)
+    shaped = bool(encoded.cells.shaped[question])
+    counts = np.ones(layout.cells, int) if shaped else np.rint(encoded.cells.count[problem.cells]).astype(int)
     expand = np.repeat(np.arange(layout.cells), counts)
     rates = _mass(blueprint, problem, theta)[expand] / counts[expand]
-    shaped = bool(encoded.cells.shaped[question])
     stays = encoded.settled is None or shaped
     mass = rates * np.exp(problem.data["cell_log_possible"])[expand] if stays else rates
     confusion = _confusion(blueprint, encoded, problem, theta)
@@ -106,31 +112,51 @@ def write_out(
             correlation=_chance(theta, "correlation"),
             change=None if stays else _change(problem, theta, order, expand),
         )
-        if shaped:
-            dense = _of_sets(dense, encoded, question, problem.claims[by], theta, by)
-        out.append(Written(dense, _labels(encoded, problem.cells, counts), problem.claims[by]))
+        lists = _chances(encoded, question, theta, by)
+        if encoded.cells.periods is not None and encoded.cells.periods.attribute[question] >= 0:
+            dense = _of_states(dense, encoded, problem, theta, by)
+        elif lists is not None and laws:
+            dense = _with_lists(dense, encoded, question, problem.claims[by], lists)
+        out.append(Written(dense, _labels(encoded, problem.cells, counts), problem.claims[by], lists))
     return out
 
 
-def _of_sets(
-    dense: DenseQuestion,
-    encoded: Encoded,
-    question: int,
-    claims: NDArray[np.int64],
-    theta: dict[str, Any],
-    order: NDArray[np.int64],
+def _with_lists(
+    dense: DenseQuestion, encoded: Encoded, question: int, claims: NDArray[np.int64], lists: Chances
 ) -> DenseQuestion:
     """A set-valued question: its claims have the laws of lists of items."""
+    assert encoded.cells.items is not None
+    size = float(encoded.cells.size[question])
+    law, weights, random, _ = law_of_lists(encoded.cells.items, question, claims, size, lists)
+    return dense._replace(law=law, weights=weights, random=random, beta=None, difficulty_sd=0.0, hard=None)
+
+
+def _chances(encoded: Encoded, question: int, theta: dict[str, Any], order: NDArray[np.int64]) -> Chances | None:
+    """What the sources of a set-valued question do with its items, claims in the given order; None for others."""
     items = encoded.cells.items
-    assert items is not None
+    if items is None or items.attribute[question] < 0:
+        return None
     denial = float(expit(theta["items_logit_denial"]))
-    chances = (
+    return Chances(
         expit(theta["logit_sensitivity"][order]),
         expit(theta["logit_specificity"][order]),
         denial,
         denial * float(expit(theta["items_logit_slip"])),
+        float(expit(theta["items_logit_prevalence"][items.attribute[question]])),
     )
-    law, weights, random, _ = law_of_lists(items, question, claims, float(encoded.cells.size[question]), chances)
+
+
+def _of_states(
+    dense: DenseQuestion, encoded: Encoded, problem: Problem, theta: dict[str, Any], order: NDArray[np.int64]
+) -> DenseQuestion:
+    """A question about what is true for a while: its claims have the laws of statements."""
+    states = encoded.cells.periods
+    assert states is not None
+    cells, claims = cells_of(states, problem.questions, problem.at), problem.claims[order]
+    right = np.minimum(expit(theta["logit"][: len(claims)][order]), dense.ceiling)
+    stated = float(expit(theta["state_logit_stated"][states.attribute[problem.questions[0]]]))
+    times = encoded.coded.claim_time[claims]
+    law, weights, random, _ = law_of_states(states, cells, claims, times, right, stated)
     return dense._replace(law=law, weights=weights, random=random, beta=None, difficulty_sd=0.0, hard=None)
 
 
@@ -169,10 +195,12 @@ def _mass(blueprint: Blueprint, problem: Problem, theta: dict[str, Any]) -> NDAr
     """(cells,) prior probability of each cell, whatever is settled or rejected."""
     data = problem.data
     log_mass = np.array(data["cell_log_mass"])
-    if "items_logit_prevalence" in theta:
+    if "state_logit_on" in theta and problem.layout.period_cells:
+        log_mass[data["periodcell_cell"]] = _mass_of_states(data, theta)
+    if "items_logit_prevalence" in theta and problem.layout.set_cells:
         holds = log_expit(theta["items_logit_prevalence"][data["anycell_attribute"]])
         lacks = log_expit(-theta["items_logit_prevalence"][data["anycell_attribute"]])
-        log_mass[data["anycell_cell"]] = data["anycell_true"] * holds + data["anycell_false"] * lacks
+        log_mass[data["anycell_cell"]] += data["anycell_true"] * holds + data["anycell_false"] * lacks
     if "base_rates" in theta:
         names = [attribute for attribute, _ in blueprint.domains.classes]
         log_rates = np.empty(len(names))
@@ -182,6 +210,16 @@ def _mass(blueprint: Blueprint, problem: Problem, theta: dict[str, Any]) -> NDAr
         klass = data["cell_class"]
         log_mass = np.where(klass >= 0, log_rates[np.maximum(klass, 0)], log_mass)
     return np.exp(log_mass)
+
+
+def _mass_of_states(data: dict[str, NDArray[Any]], theta: dict[str, Any]) -> NDArray[np.float64]:
+    """(period cells,) log prior mass of the cells of what is true for a while."""
+    attribute = data["periodcell_attribute"]
+    logit, mean = theta["state_logit_on"][attribute], np.exp(theta["state_log_duration"][attribute])
+    begin, width = data["periodcell_begin"] / mean, data["periodcell_width"] / mean
+    inside = -begin + np.where(data["periodcell_last"], 0.0, np.log(-np.expm1(-width)))
+    given_on = data["periodcell_log"] + np.where(data["periodcell_open"], inside, 0.0)
+    return np.where(data["periodcell_on"], log_expit(logit) + given_on, log_expit(-logit))
 
 
 def _chance(theta: dict[str, Any], name: str) -> float | None:

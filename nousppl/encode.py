@@ -17,16 +17,19 @@ from nousppl.affinity import Affinities
 from nousppl.coded import Coded
 from nousppl.errors import ModelError
 from nousppl.evidence import Evidence
-from nousppl.items import Items, find_items, sets_as_text, universe
+from nousppl.items import Items, find_items, universe
 from nousppl.models.hierarchy import Design, Encoding
 from nousppl.models.program import OF_QUESTIONS
-from nousppl.models.shapes import AnyOf, Shape
+from nousppl.models.shapes import AnyOf, Shape, WhileTrue
 from nousppl.models.specification import Errors, Origin
 from nousppl.models.terms import PAIRS, OwnTerm
 from nousppl.numbers import Numbers, find_numbers, find_scales
 from nousppl.own import PairColumns, claim_columns, pair_columns
+from nousppl.periods import Periods, find_periods
 from nousppl.ragged import offsets
+from nousppl.sets import as_text, ways
 from nousppl.settled import Settled, settled_cells, settled_in_time
+from nousppl.statements import most_ends, read_statements
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -83,7 +86,7 @@ class Domains:
                 )
             closed[attribute] = values
         declared = frozenset(size)
-        named = {} if evidence is None else _named_sizes(evidence.coded, shapes or {})
+        named = {} if evidence is None else _named_sizes(evidence, shapes or {})
         coded = None if evidence is None else evidence.coded
         return cls(closed, named | size, declared, shapes or {}, find_scales(coded, shapes or {}, {}, answers or {}))
 
@@ -96,6 +99,11 @@ class Domains:
     def lists(self) -> dict[Any, tuple[Any, ...]]:
         """Closed lists of one-of-several answers; those of items of other shapes are no classes."""
         return {attribute: values for attribute, values in self.closed.items() if attribute not in self.shapes}
+
+    @property
+    def lasting(self) -> tuple[Any, ...]:
+        """Attributes whose answers are true for a while."""
+        return tuple(attribute for attribute, shape in self.shapes.items() if isinstance(shape, WhileTrue))
 
     def of_shape(self, kind: type[Kind]) -> dict[Any, Kind]:
         """Attributes of a shape."""
@@ -125,14 +133,14 @@ class Domains:
         """All attributes, in the order of their effects."""
         return tuple(dict.fromkeys([*self.closed, *self.size]))
 
-    def with_evidence(self, coded: Coded) -> Domains:
+    def with_evidence(self, evidence: Evidence) -> Domains:
         """The same domains, with attributes that only this evidence has, and never fewer answers than it names."""
-        named = _named_sizes(coded, self.shapes)
+        named = _named_sizes(evidence, self.shapes)
         merged = {
             a: self.size[a] if a in self.declared else max(self.size.get(a, 2), named.get(a, 2))
             for a in {**self.size, **named}
         }
-        scales = find_scales(coded, self.shapes, self.scales)
+        scales = find_scales(evidence.coded, self.shapes, self.scales)
         return Domains(self.closed, merged, self.declared, self.shapes, scales)
 
 
@@ -141,15 +149,19 @@ def is_confused(answers: Any) -> bool:
     return hasattr(answers, "__iter__") and not isinstance(answers, str) and 2 < len(list(answers)) <= CONFUSED
 
 
-def _named_sizes(coded: Coded, shapes: Mapping[Any, Shape]) -> dict[Any, int]:
-    """Number of different values named in each attribute, plus one; of items where it is set-valued."""
+def _named_sizes(evidence: Evidence, shapes: Mapping[Any, Shape]) -> dict[Any, int]:
+    """Number of different values named in each attribute, plus one; of items where it is set-valued, of ends that are
+    stated of one entity where it is true for a while."""
+    coded = evidence.coded
     attribute = coded.question_attribute[coded.answers["question"].to_numpy()]
     codes = pd.factorize(coded.answers["value"])[0]
     pairs = np.unique(attribute.astype(np.int64) * (len(codes) + 1) + codes) // (len(codes) + 1)
     counts = np.bincount(pairs, minlength=len(coded.attributes))
     sizes = {a: max(int(n) + 1, 2) for a, n in zip(coded.attributes, counts, strict=True)}
     sets = {a: shape for a, shape in shapes.items() if isinstance(shape, AnyOf) and a in sizes}
-    return sizes | {a: len(universe(coded, a, shape, None)) for a, shape in sets.items()}
+    sizes |= {a: len(universe(coded, a, shape, None)) for a, shape in sets.items()}
+    lasting = [a for a, shape in shapes.items() if isinstance(shape, WhileTrue)]
+    return sizes | (most_ends(coded, read_statements(evidence, lasting), lasting) if lasting else {})
 
 
 @dataclass(frozen=True)
@@ -174,11 +186,17 @@ class Cells:
     """Of set-valued questions; None where there are none."""
     numbers: Numbers | None = None
     """Of questions about numbers, which have one cell each; None where there are none."""
+    periods: Periods | None = None
+    """Of questions about what is true for a while; None where there are none."""
 
     @property
     def shaped(self) -> NDArray[np.bool_]:
         """(Q,) whether a question has another shape than one of several."""
-        return self.sets | self.measured
+        out = np.zeros(len(self.size), bool)
+        for shape in (self.items, self.periods, self.numbers):
+            if shape is not None:
+                out |= shape.attribute >= 0
+        return out
 
     @property
     def sets(self) -> NDArray[np.bool_]:
@@ -254,7 +272,7 @@ def encode_claims(
     """
     coded = evidence.coded
     frame = evidence.covariates
-    cells = build_cells(coded, frame, domains)
+    cells = build_cells(coded, frame, domains, find_periods(evidence, domains.lasting, domains.closed, domains.size))
     columns = origin.columns if origin is not None else ()
     features = tuple(_feature_codes(frame, column) for column in columns)
     count = np.bincount(coded.row_claim, weights=coded.row_weight, minlength=len(coded.claim_question))
@@ -280,7 +298,7 @@ def encode_claims(
         row_cell=cells.of_answer[coded.row_answer],
         row_variant=_variants(coded, cells),
         row_share=coded.row_weight / count[coded.row_claim],
-        used=coded.claim_origin < 0,
+        used=_used(coded, cells),
         origin=origin,
         errors=errors,
         settled_cell=settled,
@@ -292,16 +310,24 @@ def encode_claims(
 
 
 def _variants(coded: Coded, cells: Cells) -> Ints | None:
-    numbers, denied = cells.numbers, cells.items is not None and bool(cells.items.denied.any())
-    if numbers is None and not denied:
-        return None
-    out = np.zeros(len(coded.row_claim), np.int64)
+    out = np.zeros(len(coded.claim_question), np.int64)
     if cells.items is not None:
-        out += cells.items.denied[coded.row_claim]
-    if numbers is not None:
-        code = numbers.code[coded.row_answer]
-        out += np.where(cells.measured[coded.claim_question[coded.row_claim]], code - numbers.code.min(initial=0), 0)
-    return out
+        out += cells.items.denied
+    if cells.periods is not None:
+        out += cells.periods.stated
+    if cells.numbers is not None:
+        code = cells.numbers.code[coded.row_answer[coded.row_start[:-1]]]
+        out += np.where(cells.measured[coded.claim_question], code - cells.numbers.code.min(initial=0), 0)
+    return out[coded.row_claim] if out.any() else None
+
+
+def _used(coded: Coded, cells: Cells) -> NDArray[np.bool_]:
+    """(J,) False for claims that are known to repeat another one and say the same, the variant of its value too."""
+    variant = _variants(coded, cells)
+    if variant is None:
+        return coded.claim_origin < 0
+    of_claim = variant[coded.row_start[:-1]]
+    return (coded.claim_origin < 0) | (of_claim[coded.claim_origin] != of_claim)
 
 
 def _latest(coded: Coded) -> float:
@@ -337,13 +363,14 @@ def _text(frame: pd.DataFrame, origin: Origin | None) -> NDArray[np.object_] | N
     return frame[origin.text].fillna("").astype(str).to_numpy(object)
 
 
-def build_cells(coded: Coded, frame: pd.DataFrame, domains: Domains) -> Cells:
+def build_cells(coded: Coded, frame: pd.DataFrame, domains: Domains, periods: Periods | None = None) -> Cells:
     """Lay out the answers of all questions.
 
     Args:
         coded: the evidence.
         frame: covariates of its claims.
         domains: of the model.
+        periods: of what is true for a while.
 
     Raises:
         ModelError: a value outside a closed list, or K smaller than the number of named answers.
@@ -354,27 +381,32 @@ def build_cells(coded: Coded, frame: pd.DataFrame, domains: Domains) -> Cells:
     lists, sets = domains.lists, domains.of_shape(AnyOf)
     items = find_items(coded, frame, sets, domains.closed, {**domains.size, **_counts(domains.closed)})
     numbers = find_numbers(coded, domains.shapes, domains.scales)
-    measured = np.zeros(len(coded.questions), bool) if numbers is None else numbers.attribute >= 0
-    shaped = (items.attribute >= 0) | measured
+    of_sets = items.attribute >= 0
+    lasting = np.zeros(len(of_sets), bool) if periods is None else periods.attribute >= 0
+    measured = np.zeros(len(of_sets), bool) if numbers is None else numbers.attribute >= 0
     is_closed = np.array([a in lists for a in attributes], bool)
     lengths = [len(lists[a]) if a in lists else 0 for a in attributes]
     sizes = np.array([lengths[i] or domains.size.get(a, 2) for i, a in enumerate(attributes)], float)
     attribute = coded.question_attribute
-    closed = is_closed[attribute] | shaped
+    closed = is_closed[attribute] | of_sets | lasting | measured
     named = np.bincount(question, minlength=len(coded.questions))
     size = np.where(closed, sizes[attribute], np.maximum(sizes[attribute], named + 1.0))
     _refuse_small_domains(coded, domains, named, attribute)
     count = np.where(closed, np.array(lengths, np.int64)[attribute], named + 1)
-    for one, sets_of_it in items.sizes().items():
-        count[one] = sets_of_it
+    for one, cells_of_it in items.cells().items():
+        count[one] = cells_of_it
         # What a repetition that goes wrong comes out as: any items named, any others denied.
-        size[one] = max(3.0 ** len(items.names[one]), 2.0)
+        size[one] = max(3.0 ** len(items.names(one)), 2.0)
+    if periods is not None:
+        count = np.where(lasting, periods.sizes(), count)
+        # It is not so, it is so, it is so until one of the ends.
+        size = np.where(lasting, periods.ends + 2.0, size)
     if numbers is not None:
-        count[measured] = 1
-        size[measured] = numbers.size(numbers.attribute[measured])
+        count[measured], size[measured] = 1, numbers.size(numbers.attribute[measured])
     offset = offsets(count)
     rank = np.arange(len(question)) - offsets(named)[question]
-    of_answer = offset[question] + np.where(shaped[question], items.answer_set, rank)
+    place = np.where(of_sets[question], items.cell_of(question, items.answer_set), rank)
+    of_answer = offset[question] + np.where(lasting[question], values == True, place)  # noqa: E712
     of_answer[measured[question]] = offset[question[measured[question]]]
     total = int(offset[-1])
     value = np.empty(total, object)
@@ -386,9 +418,11 @@ def build_cells(coded: Coded, frame: pd.DataFrame, domains: Domains) -> Cells:
     is_open_answer = ~closed[question]
     _refuse_other(coded, question, values, is_open_answer)
     value[of_answer[is_open_answer]] = values[is_open_answer]
-    for one, names in items.names.items():
+    for one in items.groups:
         shape = sets[items.attributes[items.attribute[one]]]
-        value[offset[one] : offset[one + 1]] = sets_as_text(shape, names)
+        value[offset[one] : offset[one + 1]] = as_text(items, shape, one)
+    if periods is not None:
+        value[np.repeat(lasting, count)] = periods.labels()
     value[offset[:-1][measured]] = NUMBER
     other = np.zeros(total, bool)
     last = offset[1:][~closed] - 1
@@ -396,7 +430,10 @@ def build_cells(coded: Coded, frame: pd.DataFrame, domains: Domains) -> Cells:
     value[last] = "other"
     stands_for = np.ones(total)
     stands_for[last] = (size - named)[~closed]
-    return Cells(offset, value, other, stands_for, klass, size, closed, of_answer, items if sets else None, numbers)
+    for one in items.groups:
+        stands_for[offset[one] : offset[one + 1]] = ways(items, one)
+    found = items if sets else None
+    return Cells(offset, value, other, stands_for, klass, size, closed, of_answer, found, numbers, periods)
 
 
 def _counts(closed: Mapping[Any, tuple[Any, ...]]) -> dict[Any, int]:

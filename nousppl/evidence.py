@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Self
 
@@ -12,20 +12,22 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
+from nousppl import _merging
 from nousppl._files import read_table
 from nousppl._lineage import repeats_of
-from nousppl._notes import after_the_fact, first_notes
+from nousppl._notes import after_the_fact, find_claims, first_notes, no_question, revoked_notes
 from nousppl._reading import read_claims
 from nousppl._record import Facts, Record
+from nousppl._record_files import read_record, write_record
 from nousppl._report import Note, Report
-from nousppl._settling import add_facts
+from nousppl._settling import Settled, add_facts, one_more
 from nousppl._sources import read_sources
 from nousppl._times import as_time
-from nousppl._values import SameValue
+from nousppl._values import SameValue, standing
 from nousppl.coded import Coded
 from nousppl.errors import EvidenceError, QuestionError
 from nousppl.question import Question
-from nousppl.tables import open_table, shorten
+from nousppl.tables import Table, open_table, shorten
 
 __all__ = ["Coded", "Evidence"]
 
@@ -36,10 +38,10 @@ class Evidence:
     Args:
         claims: a row a claim: entity, attribute, value, source; optional time, claim (unique id), origin (id of the
             claim that it is known to repeat), ceiling (upper bound on reliability), known_at (default time), weight
-            (soft claims: several rows with one claim id), derived (true: the assistant's own note). Other columns are
-            the user's own.
+            (soft claims: several rows with one claim id), derived (true: the assistant's own note), revoked (true:
+            withdrawn, see `revoke`), stated_entity (see `merged`). Other columns are the user's own.
         settled: what turned out: entity, attribute, value; optional time, known_at, verdict ("true", or "false" for a
-            rejection).
+            rejection), stated_entity.
         sources: a row a source: source and columns of the user's own.
         same_value: a function (or mapping) from a value to the value that stands for it, e.g. "New York" for "NYC".
 
@@ -66,10 +68,14 @@ class Evidence:
         self._claims = read.frame
         self._same_value = same_value
         self._sources, source_notes = read_sources(sources, table, read.record.sources)
-        self._settled = pd.DataFrame(columns=["entity", "attribute", "value"])
-        self._revoked = self._claims.head(0)
+        self._settled = Settled.nothing()
         self._notes: tuple[Note, ...] = (*read.notes, *source_notes)
-        self._settled_notes: tuple[Note, ...] = ()
+        _merging.names_of("claims", self._claims, stated=True)
+        gone = Table("claims", self._claims).flags("revoked", blank=False) if "revoked" in self._claims else None
+        self._claims = self._claims.drop(columns="revoked", errors="ignore")
+        self._revoked = self._claims.head(0)
+        if gone is not None and gone.any():
+            self._withdraw(gone[self._record.first_rows])
         if settled is not None:
             self._settle(settled)
 
@@ -105,6 +111,18 @@ class Evidence:
             **same,
         )
 
+    def write(self, folder: str | Path) -> None:
+        """Everything on record in claims, settled and sources.parquet of a folder, what is revoked and of whom it was
+        stated included; `read` gives it back."""
+        write_record(self, Path(folder))
+
+    @classmethod
+    def read(cls, folder: str | Path, **same: SameValue | None) -> Self:
+        """What `write` wrote; `same_value` is for facts that come later."""
+        evidence = cls(**read_record(Path(folder)))
+        evidence._same_value = same.get("same_value")
+        return evidence
+
     # Tables
 
     @cached_property
@@ -121,7 +139,7 @@ class Evidence:
     @property
     def settled(self) -> pd.DataFrame:
         """Settled facts sorted by question and time; a copy."""
-        return self._settled.take(self._record.facts.position).reset_index(drop=True)
+        return self._settled.frame.take(self._record.facts.position).reset_index(drop=True)
 
     @property
     def sources(self) -> pd.DataFrame:
@@ -154,7 +172,7 @@ class Evidence:
     @cached_property
     def report(self) -> Report:
         """What was read, what was left aside and why, and what looks doubtful."""
-        return Report((*self._notes, *self._settled_notes, *first_notes(self.coded)))
+        return Report((*self._notes, *self._settled.notes, *first_notes(self.coded)))
 
     def __len__(self) -> int:
         """Number of claims in use."""
@@ -162,10 +180,9 @@ class Evidence:
 
     def __repr__(self) -> str:
         coded = self.coded
-        facts = len(coded.settled_question)
         return (
             f"Evidence({len(self):,} claims, {len(coded.questions):,} questions, {len(coded.sources):,} sources, "
-            f"{facts:,} settled facts)"
+            f"{len(coded.settled_question):,} settled facts)"
         )
 
     # Questions
@@ -186,18 +203,8 @@ class Evidence:
         """
         place = self._places.get((entity, attribute))
         if place is None:
-            raise QuestionError(self._unknown(entity, attribute))
+            raise QuestionError(no_question(self.coded.questions, entity, attribute))
         return Question(self, place)
-
-    def _unknown(self, entity: object, attribute: object) -> str:
-        frame = self.coded.questions
-        known = frame.loc[frame["entity"] == entity, "attribute"].tolist()
-        if known:
-            hint = f"{shorten(entity)} has the attributes {', '.join(map(shorten, known[:10]))}"
-        else:
-            examples = ", ".join(map(shorten, frame["entity"].unique()[:5]))
-            hint = f"no claim is about {shorten(entity)}; entities are for example {examples}"
-        return f"There is no question ({shorten(entity)}, {shorten(attribute)}) among {len(frame):,}: {hint}."
 
     def claims_of(self, index: int) -> pd.DataFrame:
         """Rows of `claims` about the question at `index` of `questions`."""
@@ -208,7 +215,8 @@ class Evidence:
     def settled_of(self, index: int) -> pd.DataFrame:
         """Rows of `settled` about the question at `index` of `questions`."""
         start = self.coded.settled_start
-        return self._settled.take(self._record.facts.position[start[index] : start[index + 1]]).reset_index(drop=True)
+        position = self._record.facts.position[start[index] : start[index + 1]]
+        return self._settled.frame.take(position).reset_index(drop=True)
 
     # Parts and variants
 
@@ -276,35 +284,96 @@ class Evidence:
 
     def without(self, claims: Iterable[object]) -> Evidence:
         """As if these claims (ids) had not been recorded: the first claim known to repeat one of them stands for it."""
-        gone = self._named(claims)
+        gone = find_claims(self._record.claims.id, claims)
         note = Note("claims", "claims taken out by without()", int(gone.sum()))
         return self._with(self._record.take(np.flatnonzero(~gone), np.arange(len(self._record.facts.value))), note)
 
     def revoke(self, claims: Iterable[object]) -> Evidence:
         """Withdraw these claims (ids): they and claims known to repeat them are in `revoked` and are never used."""
-        named = self._named(claims)
-        gone = repeats_of(self._record.claims.origin, named)
-        record = self._record.take(np.flatnonzero(~gone), np.arange(len(self._record.facts.value)))
-        notes = [Note("claims", "claims revoked", int(named.sum()))]
-        if gone.sum() > named.sum():
-            notes.append(
-                Note(
-                    "claims", "claims left aside that are known to repeat a revoked one", int(gone.sum() - named.sum())
-                )
-            )
-        evidence = self._with(record, *notes)
-        evidence._revoked = pd.concat(
-            [self._revoked, self._own_claims[gone[self._record.rows.claim]]], ignore_index=True
-        )
+        evidence = self._with(self._record)
+        evidence._withdraw(find_claims(self._record.claims.id, claims))
         return evidence
+
+    def _withdraw(self, named: NDArray[np.bool_]) -> None:
+        gone = repeats_of(self._record.claims.origin, named)
+        rows = self._own_claims[gone[self._record.rows.claim]]
+        self._revoked = pd.concat([self._revoked, rows] if len(self._revoked) else [rows], ignore_index=True)
+        self._record = self._record.take(np.flatnonzero(~gone), np.arange(len(self._record.facts.value)))
+        self._notes = (*self._notes, *revoked_notes(named, gone))
+        self.__dict__.pop("_own_claims", None)
 
     def with_settled(self, settled: pd.DataFrame | None) -> Evidence:
         """The same claims with these settled facts in place of the present ones; None for none."""
-        nothing = replace(self._record, facts=Facts.none(), fact_times=None)
-        evidence = self._with(nothing)
-        evidence._settled_notes = ()
+        evidence = self._with(replace(self._record, facts=Facts.none(), fact_times=None))
+        evidence._settled = Settled.nothing()
         if settled is not None:
             evidence._settle(settled)
+        return evidence
+
+    def settle(self, entity: object, attribute: object, value: object, time: object = None) -> Evidence:
+        """One more settled fact: this is the truth; at `time`, where truths change.
+
+        Raises:
+            EvidenceError: it contradicts what is settled, or cannot be used in another way.
+        """
+        return self._one_more(entity, attribute, value, time, "true")
+
+    def reject(self, entity: object, attribute: object, value: object, time: object = None) -> Evidence:
+        """One more rejection: this is not the truth, whatever is claimed; where truths change, from `time` on (None for
+        always). Its claims stay, and so does their word on who repeats whom.
+
+        Raises:
+            EvidenceError: it is settled as the truth at that time, or cannot be used in another way.
+        """
+        return self._one_more(entity, attribute, value, time, "false")
+
+    def _one_more(self, entity: object, attribute: object, value: object, time: object, verdict: str) -> Evidence:
+        fact = {"entity": entity, "attribute": attribute, "value": standing(value, self._same_value)}
+        stated = self._settled.stated(self._record.facts)
+        frame = one_more(stated, fact | {"verdict": verdict}, time, self.time_kind)
+        evidence = self.with_settled(None)
+        evidence._settle(frame, standing=True)
+        return evidence
+
+    def merged(self, aliases: Mapping[Any, Any]) -> Evidence:
+        """The view in which some entities are one: what was stated of an alias is about the entity it is given.
+
+        Nothing is lost: claims keep their ids, column ``stated_entity`` of claims and settled facts says of whom they
+        were stated, and `unmerged` gives them back. Claims are weighed as if all had been made of one entity.
+
+        Args:
+            aliases: alias -> the entity that remains, as in ``{"maya k.": "maya"}``; see `nousppl.identity`.
+
+        Raises:
+            EvidenceError: an entity that nothing in use is about, an alias of an alias, or settled facts that
+                contradict each other once they are about one entity.
+        """
+        given = _merging.checked(aliases, pd.Index(self.coded.questions["entity"].unique()))
+        note = Note("claims", "entities merged into others", len(given), ", ".join(map(shorten, given)))
+        return self._about(False, given, note)
+
+    def unmerged(self) -> Evidence:
+        """Claims and settled facts about those of whom they were stated, as far as they are in use; itself where
+        nothing was merged."""
+        if not any(_merging.STATED in frame for frame in (self._claims, self._settled.frame)):
+            return self
+        return self._about(True, {}, Note("claims", "merged entities taken apart", 1))
+
+    def _about(self, stated: bool, aliases: Mapping[Any, Any], note: Note) -> Evidence:
+        """Told of what those named are `aliases` of or, with `stated`, of those it was stated of."""
+        told = partial(_merging.told, stated=stated, aliases=aliases)
+        claims, facts = told("claims", self._own_claims), self._settled.stated(self._record.facts)
+        names = pd.Index(claims["entity"]).take(self._record.first_rows)
+        record, place = _merging.about(self._record, names)
+        evidence = self._with(record, note)
+        evidence._claims = claims.take(place).reset_index(drop=True)
+        evidence._settled = Settled.nothing()
+        evidence._revoked = told("claims", self._revoked)
+        if len(facts):
+            try:
+                evidence._settle(told("settled", facts), standing=True)
+            except EvidenceError as error:
+                raise EvidenceError(f"merged: what is settled of entities that become one clashes. {error}") from error
         return evidence
 
     def as_time(self, time: object) -> float:
@@ -316,28 +385,16 @@ class Evidence:
         """ "numbers", "dates without a time zone" or "dates with a time zone"; None where nothing has a time."""
         return self._record.time_kind
 
-    def _named(self, ids: Iterable[object]) -> NDArray[np.bool_]:
-        wanted = [ids] if isinstance(ids, (str, int)) else [*ids]
-        place = pd.Index(self._record.claims.id).get_indexer(pd.Index(wanted, dtype=object))
-        if (place < 0).any():
-            missing = [one for one, at in zip(wanted, place, strict=True) if at < 0]
-            raise EvidenceError(
-                f"claims: column 'claim': {len(missing)} of {len(wanted)} ids are of no claim in use; "
-                f"first: {shorten(missing[0])}. Allowed: ids in evidence.claims['claim']."
-            )
-        gone = np.zeros(len(self), dtype=bool)
-        gone[place] = True
-        return gone
-
-    def _settle(self, settled: pd.DataFrame) -> None:
-        self._record, self._settled, self._settled_notes = add_facts(
-            self._record, open_table(settled, "settled"), self._same_value
-        )
+    def _settle(self, settled: pd.DataFrame, standing: bool = False) -> None:
+        """Take in settled facts; `standing` where their values stand for others already."""
+        table, same_value = open_table(settled, "settled"), None if standing else self._same_value
+        self._record, self._settled = add_facts(self._record, table, same_value)
+        _merging.names_of("settled", self._settled.frame, stated=True)
 
     def _with(self, record: Record, *notes: Note) -> Evidence:
         other = object.__new__(Evidence)
         other._record = record
         other._claims, other._settled, other._sources = self._claims, self._settled, self._sources
         other._revoked, other._same_value = self._revoked, self._same_value
-        other._notes, other._settled_notes = (*self._notes, *notes), self._settled_notes
+        other._notes = (*self._notes, *notes)
         return other

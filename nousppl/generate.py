@@ -12,13 +12,16 @@ from numpy.typing import NDArray
 
 from nousppl.blueprint import Blueprint, draw_up
 from nousppl.compile import Problem, compile_problem
-from nousppl.densify import write_out
+from nousppl.densify import Written, write_out
 from nousppl.errors import ModelError
 from nousppl.evidence import Evidence
+from nousppl.items import DENIES
 from nousppl.model import TrustModel, prior_draws
+from nousppl.models.shapes import NO_ITEM, AnyOf, Number
 from nousppl.number_simulate import simulate_number
 from nousppl.numbers import number_shapes
 from nousppl.simulate import simulate_question
+from nousppl.simulate_lists import simulate_lists
 
 
 class Truth(NamedTuple):
@@ -53,6 +56,20 @@ def simulate(
     return Generator(model, design).draw(seed, parameters)
 
 
+class Drawn(NamedTuple):
+    """One draw of a question with n claims, in the words of its answers."""
+
+    values: Any
+    """(n,)"""
+    origins: NDArray[np.int64]
+    """(n,)"""
+    truth: Any
+    truths: Any
+    """(n,) truth at the time of each claim."""
+    denied: list[str | None]
+    """(n,) items that each claim denies, where its value is a list."""
+
+
 class Generator:
     """Draws from a model on one design; what does not change from draw to draw is compiled once.
 
@@ -72,13 +89,13 @@ class Generator:
                 f"simulate: answers of attribute {missing[0]!r} are not declared; give TrustModel(answers={{...}})"
             )
         first = {a: _labels(given)[0] for a, given in model.answers.items()}
-        for attribute, shape in numbers.items():
-            if shape.centre is None or shape.scale is None:
+        for attribute, shape in model.shapes.items():
+            if isinstance(shape, AnyOf) and isinstance(model.answers.get(attribute), int):
                 raise ModelError(
-                    f"simulate: attribute {attribute!r} is a number, whose unit is not known before there are claims; "
-                    "give Number(centre=..., scale=...)"
+                    f"simulate: answers[{attribute!r}] = {model.answers[attribute]}: a set-valued attribute needs the "
+                    "list of its items"
                 )
-            first[attribute] = shape.centre
+            first[attribute] = _centre(attribute, shape) if isinstance(shape, Number) else NO_ITEM
         self.model = model
         self.placeholder = Evidence(design.assign(value=design["attribute"].map(first)))
         self.blueprint = draw_up(model, self.placeholder)
@@ -100,7 +117,7 @@ class Generator:
         rng = np.random.default_rng(seed)
         coded = encoded.coded
         values = np.empty(len(coded.claim_question), object)
-        origins, true_then = np.empty(len(values), object), np.empty(len(values), object)
+        origins, true_then, denied = (np.full(len(values), None, object) for _ in range(3))
         truths = []
         for index, attribute in enumerate(coded.questions["attribute"]):
             problem = self.problems[index]
@@ -111,14 +128,16 @@ class Generator:
                 origins[problem.claims] = [ids[k] if k >= 0 else None for k in found.origins]
                 truths.append(found.truth)
                 continue
-            written = write_out(blueprint, encoded, draws, index, seed=model.order_seed, problem=problem)[0]
-            drawn = simulate_question(rng, written.question)
-            labels = np.array(_labels(model.answers[attribute])[: written.question.size], object)
-            values[written.claims], true_then[written.claims] = labels[drawn.values], labels[drawn.truths]
+            written = write_out(blueprint, encoded, draws, index, seed=model.order_seed, problem=problem, laws=False)[0]
+            drawn = self._drawn(rng, written, index, attribute)
+            values[written.claims], true_then[written.claims] = drawn.values, drawn.truths
+            denied[written.claims] = drawn.denied
             ids = coded.claim_id[written.claims]
             origins[written.claims] = [ids[k] if k >= 0 else None for k in drawn.origins]
-            truths.append(labels[drawn.truth])
+            truths.append(drawn.truth)
         claims = self.placeholder.claims.assign(value=values)
+        if encoded.cells.items is not None:
+            claims[DENIES] = denied
         settled = coded.questions[["entity", "attribute"]].assign(value=truths)
         if model.change is not None:
             settled["time"] = self.placeholder.claims["time"].max()
@@ -128,6 +147,33 @@ class Generator:
         }
         parameters = {name: value[0] for name, value in draws.items()}
         return Truth(settled, by_claim["origin"], parameters, by_claim["truth"]), Evidence(claims)
+
+    def _drawn(self, rng: np.random.Generator, written: Written, index: int, attribute: Any) -> Drawn:
+        """One draw of a question, in the words of its answers."""
+        shape, items, n = self.model.shapes.get(attribute), self.encoded.cells.items, len(written.claims)
+        if isinstance(shape, AnyOf) and items is not None and written.lists is not None:
+            names = items.names(index)
+            lists = simulate_lists(rng, written.question, written.lists, len(names))
+
+            def text(chosen: NDArray[np.bool_]) -> str:
+                return shape.text(tuple(name for name, held in zip(names, chosen, strict=True) if held))
+
+            truth = text(lists.truth)
+            denied = [text(row) if row.any() else None for row in lists.denied]
+            return Drawn([text(row) for row in lists.named], lists.origins, truth, [truth] * n, denied)
+        drawn = simulate_question(rng, written.question)
+        labels = np.array(_labels(self.model.answers[attribute])[: written.question.size], object)
+        return Drawn(labels[drawn.values], drawn.origins, labels[drawn.truth], labels[drawn.truths], [None] * n)
+
+
+def _centre(attribute: Any, shape: Number) -> float:
+    """The centre of a number whose unit is given."""
+    if shape.centre is None or shape.scale is None:
+        raise ModelError(
+            f"simulate: attribute {attribute!r} is a number, whose unit is not known before there are claims; "
+            "give Number(centre=..., scale=...)"
+        )
+    return shape.centre
 
 
 def _labels(given: Any) -> list[Any]:

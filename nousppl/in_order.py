@@ -6,8 +6,8 @@ import time
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
+from nousppl._times import show_times
 from nousppl.beliefs import Beliefs
 from nousppl.errors import EvidenceError, ModelError
 from nousppl.evidence import Evidence
@@ -16,7 +16,7 @@ from nousppl.held_out import CrossValidation, join, result
 from nousppl.inference.options import NUTS, SVI
 from nousppl.model import TrustModel
 from nousppl.tables import shorten
-from nousppl.validation import Contestant, Forecaster, row_of, show, truths
+from nousppl.validation import Contestant, Forecaster, lasts, row_of, show, truths
 
 
 def prequential(
@@ -59,8 +59,11 @@ def prequential(
         EvidenceError: times are missing, or nothing is settled from ``start`` on.
         ModelError: a model of truths that change.
     """
-    if isinstance(model, TrustModel) and model.change is not None:
-        raise ModelError("prequential: models of truths that change (change=...) are not asked in order yet")
+    if isinstance(model, TrustModel) and (model.change is not None or lasts(model)):
+        raise ModelError(
+            "prequential: models of truths that change (change=...) or last for a while (WhileTrue) are not asked in "
+            "order yet"
+        )
     if by != "time":
         raise EvidenceError(f"by={by!r}: allowed is 'time'; cross_validate takes folds by other columns")
     counted = isinstance(every, int | np.integer) and not isinstance(every, bool)
@@ -78,9 +81,11 @@ def prequential(
         parts.append(_answer(contestant, evidence, asked[chosen], times[chosen], float(opening), number, rows))
         show(progress, "window", rows[-1])
     beliefs = join(parts)
-    table = beliefs.questions.assign(fold=window, time=_shown(evidence, times))
+    table = beliefs.questions.assign(fold=window, time=show_times(times, evidence.time_kind))
     record = {"kind": "in order", "by": by, "seed": seed, "model": contestant.name, "unasked": unasked}
-    for row, opening, end in zip(rows, _shown(evidence, begins), table.groupby("fold")["time"].last(), strict=True):
+    for row, opening, end in zip(
+        rows, show_times(begins, evidence.time_kind), table.groupby("fold")["time"].last(), strict=True
+    ):
         row |= {"fitted": opening, "until": end}
     return result(beliefs, truths(evidence, beliefs.questions), table, rows, record)
 
@@ -135,11 +140,3 @@ def _answer(
     beliefs = contestant.ask(trust, told, wanted)
     rows.append({"fold": number, **row_of(trust, learned, len(asked), began)})
     return beliefs
-
-
-def _shown(evidence: Evidence, times: Floats) -> Any:
-    """Times as the evidence shows them: dates, or numbers."""
-    if evidence.time_kind == "numbers":
-        return times
-    zone = "UTC" if evidence.time_kind == "dates with a time zone" else None
-    return pd.DatetimeIndex(pd.to_datetime(np.round(times * 86_400e6).astype("int64"), unit="us")).tz_localize(zone)

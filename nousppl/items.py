@@ -1,9 +1,16 @@
-"""Set-valued questions (``AnyOf``) as arrays: items as bits of whole numbers, sets of items as cells."""
+"""Items of set-valued questions (``AnyOf``): which there are, and which of them are named, denied and settled.
+
+Items of a question that all its claims treat alike are exchangeable, so that only their number matters: they form a
+*group*, and a cell says how many items of each group hold. Up to 12 items each is a group of its own, and a cell is a
+set of items.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -13,42 +20,60 @@ from numpy.typing import NDArray
 from nousppl.coded import Coded
 from nousppl.errors import ModelError
 from nousppl.models.shapes import AnyOf
-from nousppl.ragged import Floats, Ints, ranges
+from nousppl.ragged import Ints
 
-MOST_ITEMS = 12
-"""Most items of a question whose sets are all summed over."""
+ALONE = 12
+"""Up to this many items each is a group of its own."""
+MOST_CELLS = 4096
+"""Most cells of a question."""
 DENIES = "denies"
 """Column of the claims with the items that are denied."""
 
 
 @dataclass(frozen=True)
 class Items:
-    """Items of the set-valued questions of an evidence; a set of items is a whole number with their bits."""
+    """Items of the set-valued questions of an evidence; what is said of groups is a whole number with their bits."""
 
     attributes: tuple[Any, ...]
     """Set-valued attributes, the axis of prevalences."""
-    names: Mapping[int, tuple[str, ...]]
-    """Question -> its items, sorted; that of bit i is the i-th."""
+    groups: Mapping[int, tuple[tuple[str, ...], ...]]
+    """Question -> its groups of items."""
     attribute: Ints
     """(Q,) place among `attributes`; -1 for questions of another shape."""
+    sizes: Ints
+    """(Q, 12) number of items in each group; 0 where there are fewer groups."""
     named: Ints
-    """(J,) items that each claim names."""
+    """(J,) groups that each claim names."""
     denied: Ints
-    """(J,) items that it denies."""
+    """(J,) groups that it denies."""
     absent: Ints
     """(Q,) how many items of the attribute are none of the question's."""
     certain: Ints
-    """(Q,) items that are settled to hold."""
+    """(Q,) groups that are settled to hold."""
     excluded: Ints
-    """(Q,) items that are settled not to hold, or rejected."""
+    """(Q,) groups that are settled not to hold, or rejected."""
     settled: NDArray[np.bool_]
     """(Q,) whether it is settled which items hold, or that some do."""
     answer_set: Ints
-    """(answers,) the set that each of ``coded.answers`` lists."""
+    """(answers,) the groups that each of ``coded.answers`` lists."""
 
-    def sizes(self) -> dict[int, int]:
-        """Question -> number of sets."""
-        return {question: 1 << len(names) for question, names in self.names.items()}
+    def names(self, question: int) -> tuple[str, ...]:
+        """Items of a question, group by group."""
+        return tuple(name for group in self.groups[question] for name in group)
+
+    @cached_property
+    def strides(self) -> Ints:
+        """(Q, 12) how many cells on the next number of items of a group is."""
+        return np.cumprod(np.hstack([np.ones((len(self.sizes), 1), np.int64), self.sizes[:, :-1] + 1]), axis=1)
+
+    def cells(self) -> dict[int, int]:
+        """Question -> number of cells."""
+        return {question: int(np.prod(self.sizes[question] + 1)) for question in self.groups}
+
+    def cell_of(self, question: Ints, chosen: Ints) -> Ints:
+        """Place of the cell in which exactly some groups hold, all their items, among those of its question."""
+        bits = chosen[:, None] >> np.arange(ALONE) & 1
+        return (bits * self.sizes[question] * self.strides[question]).sum(1)
 
 
 def universe(coded: Coded, attribute: Any, shape: AnyOf, given: Iterable[Any] | None) -> tuple[str, ...]:
@@ -84,24 +109,28 @@ def find_items(
     attribute = pd.Index(list(shapes), dtype=object).get_indexer(coded.questions["attribute"].astype(object))
     answer_items = _answer_items(coded, attribute, shapes)
     denied_items = _denied_items(coded, frame, attribute, shapes)
-    names = _names(coded, attribute, shapes, closed, answer_items, denied_items)
-    bit = {question: {item: 1 << i for i, item in enumerate(items)} for question, items in names.items()}
+    groups = _groups(coded, attribute, shapes, closed, answer_items, denied_items)
+    bit = {q: {item: 1 << i for i, group in enumerate(of_q) for item in group} for q, of_q in groups.items()}
+
+    def as_bits(question: int, listed: tuple[str, ...]) -> int:
+        return sum({bit[question][item] for item in listed})
+
     answer_set = np.zeros(len(coded.answers), np.int64)
-    for answer, items in answer_items.items():
-        of_item = bit[int(coded.answers["question"].iat[answer])]
-        answer_set[answer] = sum(of_item[item] for item in items)
+    for answer, listed in answer_items.items():
+        answer_set[answer] = as_bits(int(coded.answers["question"].iat[answer]), listed)
     named, denied = np.zeros(claims, np.int64), np.zeros(claims, np.int64)
     of_set = np.flatnonzero(attribute[coded.claim_question] >= 0)
     _refuse_soft(coded, of_set)
     named[of_set] = answer_set[coded.row_answer[coded.row_start[:-1][of_set]]]
-    for claim, items in denied_items.items():
-        denied[claim] = sum(bit[int(coded.claim_question[claim])][item] for item in items)
+    for claim, listed in denied_items.items():
+        denied[claim] = as_bits(int(coded.claim_question[claim]), listed)
     _refuse_both(coded, named, denied)
-    absent = np.zeros(questions, np.int64)
-    for question, items in names.items():
-        absent[question] = max(int(size[list(shapes)[attribute[question]]]) - len(items), 0)
-    certain, excluded, settled = _settled(coded, list(shapes.values()), attribute, names, answer_set)
-    return Items(tuple(shapes), names, attribute, named, denied, absent, certain, excluded, settled, answer_set)
+    sizes, absent = np.zeros((questions, ALONE), np.int64), np.zeros(questions, np.int64)
+    for question, of_question in groups.items():
+        sizes[question, : len(of_question)] = [len(group) for group in of_question]
+        absent[question] = max(int(size[list(shapes)[attribute[question]]]) - sizes[question].sum(), 0)
+    certain, excluded, settled = _settled(coded, list(shapes.values()), attribute, groups, answer_set)
+    return Items(tuple(shapes), groups, attribute, sizes, named, denied, absent, certain, excluded, settled, answer_set)
 
 
 def _answer_items(coded: Coded, attribute: Ints, shapes: Mapping[Any, AnyOf]) -> dict[int, tuple[str, ...]]:
@@ -123,38 +152,51 @@ def _denied_items(
     return {int(j): by_place[attribute[coded.claim_question[j]]].items(values[j]) for j in mine}
 
 
-def _names(
+def _groups(
     coded: Coded,
     attribute: Ints,
     shapes: Mapping[Any, AnyOf],
     closed: Mapping[Any, tuple[Any, ...]],
     answer_items: Mapping[int, tuple[str, ...]],
     denied_items: Mapping[int, tuple[str, ...]],
-) -> dict[int, tuple[str, ...]]:
-    found: dict[int, set[str]] = {int(q): set() for q in np.flatnonzero(attribute >= 0)}
+) -> dict[int, tuple[tuple[str, ...], ...]]:
+    """Items of each question that all its lists treat alike; each by itself where there are few."""
+    lists: dict[int, list[tuple[str, ...]]] = {int(q): [] for q in np.flatnonzero(attribute >= 0)}
     of_answer = coded.answers["question"].to_numpy()
     for answer, listed in answer_items.items():
-        found[int(of_answer[answer])] |= set(listed)
+        lists[int(of_answer[answer])].append(listed)
     for claim, listed in denied_items.items():
-        found[int(coded.claim_question[claim])] |= set(listed)
+        lists[int(coded.claim_question[claim])].append(listed)
     out = {}
-    for question, stated in found.items():
-        items, name = stated, list(shapes)[attribute[question]]
-        row = coded.questions.iloc[question]
+    for question, of_question in lists.items():
+        name = list(shapes)[attribute[question]]
+        items = {item for listed in of_question for item in listed}
         if name in closed:
-            allowed = {str(item) for item in closed[name]}
-            if items - allowed:
-                raise ModelError(
-                    f"answers[{name!r}]: item {min(items - allowed)!r} of entity {row['entity']!r} is outside its "
-                    f"closed list; allowed are {sorted(allowed)}"
-                )
-            items = allowed
-        if len(items) > MOST_ITEMS:
+            items = _of_closed(coded, question, name, items, closed[name])
+        groups: dict[Any, list[str]] = {}
+        for item in sorted(items):
+            alike = tuple(item in listed for listed in of_question) if len(items) > ALONE else item
+            groups.setdefault(alike, []).append(item)
+        out[question] = tuple(tuple(group) for group in groups.values())
+        cells = math.prod(len(group) + 1 for group in out[question])
+        if cells > MOST_CELLS:
+            row = coded.questions.iloc[question]
             raise ModelError(
-                f"entity {row['entity']!r}, attribute {name!r}: {len(items)} items; allowed are {MOST_ITEMS}"
+                f"entity {row['entity']!r}, attribute {name!r}: {len(items)} items, which its lists treat in "
+                f"{len(out[question])} different ways, are {cells} sets; at most {MOST_CELLS} are summed over: 12 "
+                "items, or more that are named together"
             )
-        out[question] = tuple(sorted(items))
     return out
+
+
+def _of_closed(coded: Coded, question: int, name: Any, items: set[str], closed: tuple[Any, ...]) -> set[str]:
+    allowed = {str(item) for item in closed}
+    if items - allowed:
+        raise ModelError(
+            f"answers[{name!r}]: item {min(items - allowed)!r} of entity "
+            f"{coded.questions['entity'].iat[question]!r} is outside its closed list; allowed are {sorted(allowed)}"
+        )
+    return allowed
 
 
 def _refuse_soft(coded: Coded, claims: Ints) -> None:
@@ -178,7 +220,7 @@ def _refuse_both(coded: Coded, named: Ints, denied: Ints) -> None:
 
 
 def _settled(
-    coded: Coded, shapes: list[AnyOf], attribute: Ints, names: Mapping[int, tuple[str, ...]], answer_set: Ints
+    coded: Coded, shapes: list[AnyOf], attribute: Ints, groups: Mapping[int, Any], answer_set: Ints
 ) -> tuple[Ints, Ints, NDArray[np.bool_]]:
     """What is settled to hold and not to hold in each question, and whether a truth is."""
     certain, excluded = np.zeros(len(attribute), np.int64), np.zeros(len(attribute), np.int64)
@@ -187,7 +229,7 @@ def _settled(
     for question, answer, rejected in facts:
         if attribute[question] < 0:
             continue
-        items, everything = int(answer_set[answer]), (1 << len(names[question])) - 1
+        items, everything = int(answer_set[answer]), (1 << len(groups[question])) - 1
         if rejected:
             excluded[question] |= items
             continue
@@ -203,101 +245,3 @@ def _settled(
             "hold; AnyOf(settled='whole') takes a settled list for the whole truth, 'items' for a part of it"
         )
     return certain, excluded, settled
-
-
-def sets_as_text(shape: AnyOf, names: tuple[str, ...]) -> list[str]:
-    """(2 ** items,) every set as text, in the order of the whole numbers."""
-    return [
-        shape.text(tuple(name for i, name in enumerate(names) if number >> i & 1)) for number in range(1 << len(names))
-    ]
-
-
-def entry_arrays(
-    items: Items, question: Ints, claim: Ints, slot_claim: Ints, entry: Ints, slot: Ints, chosen: Ints
-) -> dict[str, NDArray[Any]]:
-    """Arrays of the entries of set-valued questions.
-
-    Args:
-        items: of the evidence.
-        question: (any,) question of each entry.
-        claim: (any,) claim of each entry, in the evidence.
-        slot_claim: (any,) the same in the problem.
-        entry: (any,) place among all entries.
-        slot: (any,) slot of each entry.
-        chosen: (any,) the set of items of the entry's cell.
-    """
-    named, denied = items.named[claim], items.denied[claim]
-    everything = (1 << np.array([len(items.names.get(q, ())) for q in range(len(items.attribute))], np.int64)) - 1
-    false = everything[question] & ~chosen
-    silent = everything[question] & ~named & ~denied
-    out: dict[str, Any] = {"any_entry": entry, "any_slot": slot, "any_claim": slot_claim}
-    for name, among in (("true", chosen), ("false", false)):
-        for kind, said in (("named", named), ("denied", denied), ("silent", silent)):
-            out[f"any_{name}_{kind}"] = np.bitwise_count(among & said).astype(np.float64)
-    out["any_false_silent"] += items.absent[question]
-    return out
-
-
-def cell_arrays(items: Items, question: Ints, cell: Ints, chosen: Ints) -> dict[str, NDArray[Any]]:
-    """Arrays of the cells (sets) of set-valued questions, given their questions, places and sets."""
-    holds = np.bitwise_count(chosen).astype(np.float64)
-    count = np.array([len(items.names.get(q, ())) for q in range(len(items.attribute))], np.int64)
-    return {
-        "anycell_cell": cell,
-        "anycell_attribute": items.attribute[question],
-        "anycell_true": holds,
-        "anycell_false": count[question] - holds,
-    }
-
-
-def possible(items: Items, question: Ints, chosen: Ints) -> Floats:
-    """0 for the sets that agree with what is settled, else minus infinity."""
-    certain, excluded = items.certain[question], items.excluded[question]
-    agrees = ((chosen & certain) == certain) & ((chosen & excluded) == 0)
-    return np.where(agrees, 0.0, -np.inf)
-
-
-def all_sets(counts: Ints) -> Ints:
-    """The sets of questions with so many cells, end to end."""
-    return ranges(np.zeros(len(counts), np.int64), counts)
-
-
-def law_of_lists(
-    items: Items, question: int, claims: Ints, size: float, chances: tuple[Floats, Floats, float, float]
-) -> tuple[Floats, Floats, Floats, tuple[Any, ...]]:
-    """The law of each claim's list, item by item, for the readable program.
-
-    Args:
-        items: of the evidence.
-        question: which one.
-        claims: (n,) its claims, in the evidence.
-        size: number of values that a repetition that goes wrong may come out as.
-        chances: sensitivity and specificity (n,) of the claims; chance that an item that is not named is denied, where
-            it does not hold and where it does.
-
-    Returns:
-        (n, sets, V) the law, (n, V) what each claim says, (V,) the law of a repetition that goes wrong, and the V
-        values: pairs of the set named and the set denied, and None for any other.
-    """
-    said = list(zip(items.named[claims].tolist(), items.denied[claims].tolist(), strict=True))
-    values = sorted(set(said))
-    count = len(items.names[question])
-    law = np.zeros((len(claims), 1 << count, len(values) + 1))
-    for j, (sensitivity, specificity) in enumerate(zip(*chances[:2], strict=True)):
-        for chosen in range(1 << count):
-            passed_over = (specificity * (1.0 - chances[2])) ** items.absent[question]
-            for v, (named, denied) in enumerate(values):
-                p = passed_over
-                for bit in (1 << i for i in range(count)):
-                    left_out = 1.0 - sensitivity if chosen & bit else specificity
-                    denial = chances[3] if chosen & bit else chances[2]
-                    if named & bit:
-                        p *= 1.0 - left_out
-                    else:
-                        p *= left_out * (denial if denied & bit else 1.0 - denial)
-                law[j, chosen, v] = p
-    law[:, :, -1] = np.maximum(1.0 - law.sum(-1), 0.0)
-    weights = np.zeros((len(claims), len(values) + 1))
-    weights[np.arange(len(claims)), [values.index(one) for one in said]] = 1.0
-    random = np.r_[np.full(len(values), 1.0 / size), max(1.0 - len(values) / size, 0.0)]
-    return law, weights, random, (*values, None)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 from html import escape
+from math import comb
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -33,9 +34,12 @@ class ItemsBelief:
     """
 
     whole: Belief
-    """The belief about the whole list, one answer a set."""
-    names: tuple[str, ...]
-    """The I items."""
+    """The belief about the whole list. Up to 12 items an answer is a set of them; beyond, an answer says how many items
+    hold of each group of items that all claims treat alike."""
+    groups: tuple[tuple[str, ...], ...]
+    """The groups; up to 12 items each is one by itself."""
+    shares: Floats
+    """(answers, I) chance that each item holds, given an answer."""
     shape: AnyOf
 
     @property
@@ -43,11 +47,10 @@ class ItemsBelief:
         """What was asked."""
         return self.whole.question
 
-    @cached_property
-    def _holds(self) -> Floats:
-        """(sets, I) 1 where the item is in the set."""
-        sets = np.arange(1 << len(self.names))[:, None]
-        return (sets >> np.arange(len(self.names)) & 1).astype(np.float64)
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The I items."""
+        return tuple(name for group in self.groups for name in group)
 
     @property
     def _index(self) -> pd.Index:
@@ -56,12 +59,12 @@ class ItemsBelief:
     @property
     def probabilities(self) -> pd.Series:
         """Probability that each item holds."""
-        return pd.Series(self.whole.path[-1] @ self._holds, index=self._index, name="probability")
+        return pd.Series(self.whole.path[-1] @ self.shares, index=self._index, name="probability")
 
     @cached_property
     def samples(self) -> Floats:
         """(D, I) probability of each item under each draw of the trust; the belief is their mean."""
-        return np.asarray(self.whole.samples @ self._holds)
+        return np.asarray(self.whole.samples @ self.shares)
 
     @property
     def answer(self) -> tuple[str, ...]:
@@ -85,7 +88,11 @@ class ItemsBelief:
             raise QuestionError(
                 f"{display.title(self.question)}: {unknown[0]!r} is no item; items are {', '.join(self.names)}"
             )
-        return float(self.whole.path[-1, sum(1 << self.names.index(item) for item in set(given))])
+        held = [len(set(given) & set(group)) for group in self.groups]
+        place, step, ways = 0, 1, 1
+        for many, group in zip(held, self.groups, strict=True):
+            place, step, ways = place + many * step, step * (len(group) + 1), ways * comb(len(group), many)
+        return float(self.whole.path[-1, place]) / ways
 
     def surprise(self, items: str | tuple[str, ...] | list[str]) -> float:
         """Bits of surprise if exactly these items turned out to hold."""
@@ -94,8 +101,17 @@ class ItemsBelief:
 
     @property
     def entropy(self) -> float:
-        """Entropy of the belief about the whole list, in bits."""
-        return self.whole.entropy
+        """Entropy of the belief about the whole list, in bits; sets that all claims treat alike are equally likely."""
+        p = self.whole.path[-1]
+        return float(-(p * np.log2(np.where(p > 0, p / self._ways, 1.0))).sum() + 0.0)
+
+    @cached_property
+    def _ways(self) -> Floats:
+        """(answers,) how many sets each answer stands for."""
+        ways = np.ones(1)
+        for group in self.groups:
+            ways = np.outer([comb(len(group), many) for many in range(len(group) + 1)], ways).ravel()
+        return ways
 
     def interval(self, p: float = 0.9) -> pd.DataFrame:
         """Central interval of each item's probability over the draws of the trust; columns lower and upper.
@@ -112,7 +128,7 @@ class ItemsBelief:
     def _log_odds(self) -> Floats:
         """(n + 2, I) log-odds of each item, from sums over the sets with and without it."""
         with np.errstate(divide="ignore"):
-            return np.asarray(np.log(self.whole.path @ self._holds) - np.log(self.whole.path @ (1.0 - self._holds)))
+            return np.asarray(np.log(self.whole.path @ self.shares) - np.log(self.whole.path @ (1.0 - self.shares)))
 
     @property
     def points(self) -> pd.DataFrame:
@@ -130,20 +146,22 @@ class ItemsBelief:
         return pd.concat([whole[["claim", "source", "value", "time"]], table, whole[["note"]]], axis=1)
 
     def history(self) -> pd.DataFrame:
-        """The belief claim by claim: a row for each claim and item.
+        """The belief event by event, see `nousppl.Belief.history`: a row for each event and item.
 
         Returns:
-            time, claim, source, value, item, prior and posterior (probability of the item just before and after), and
-            surprise (bits of the whole list under the belief before it).
+            time, event, claim, source, value, item, prior and posterior (probability of the item just before and after
+            a claim), and surprise (bits of the whole list under the belief before it).
         """
-        whole = self.whole.history()
+        whole = self.whole.history().drop(columns=["prior", "posterior"])
+        claims = (whole["event"] == "claim").to_numpy()
+        chances = np.full((len(whole), len(self.names), 2), np.nan)
         before = self.whole.path[:-2] if self.whole.before is None else self.whole.before[0]
-        chances = np.stack([before @ self._holds, self.whole.path[1:-1] @ self._holds], axis=-1)
-        table = whole[["time", "claim", "source", "value", "surprise"]]
-        table = table.loc[table.index.repeat(len(self.names))].reset_index(drop=True)
-        table.insert(4, "item", np.tile(np.array(self.names, object), len(whole)))
-        table.insert(5, "prior", chances[..., 0].ravel())
-        table.insert(6, "posterior", chances[..., 1].ravel())
+        chances[claims] = np.stack([before @ self.shares, self.whole.path[1:-1] @ self.shares], axis=-1)
+        table = whole.loc[whole.index.repeat(len(self.names))].reset_index(drop=True)
+        place = len(whole.columns) - 1
+        table.insert(place, "item", np.tile(np.array(self.names, object), len(whole)))
+        table.insert(place + 1, "prior", chances[..., 0].ravel())
+        table.insert(place + 2, "posterior", chances[..., 1].ravel())
         return table
 
     @property

@@ -11,7 +11,7 @@ from nousppl.encode import Encoded
 def status_of(encoded: Encoded, start: int, j: int) -> str:
     """What is to be said of claim j of the question whose claims begin at ``start``; mostly nothing."""
     coded = encoded.coded
-    if coded.claim_origin[start + j] >= 0:
+    if not encoded.used[start + j]:
         return f"repeats {coded.claim_id[coded.claim_origin[start + j]]} (given)"
     return "own note" if coded.claim_derived[start + j] else ""
 

@@ -64,8 +64,9 @@ class TrustModel:
             The parameter is ``reliability_wears_off_slope`` in the draws. Columns are numbers as they stand in the
             tables; ``xp`` has what jax, torch and numpy share. Fits on both backends, beliefs, programs and simulations
             all use it. A file keeps the names of terms only: `nousppl.load` is given the functions again.
-        shapes: attribute -> shape of its answers: `nousppl.OneOf` (default) or `nousppl.AnyOf`, of whose items
-            ``answers`` then gives the number or the closed list.
+        shapes: attribute -> shape of its answers: `nousppl.OneOf` (default); `nousppl.AnyOf`, of whose items
+            ``answers`` then gives the number or the closed list; `nousppl.WhileTrue`, of whose plausible ends it gives
+            the number.
 
     Raises:
         ModelError: something that does not make sense.

@@ -1,4 +1,4 @@
-"""Questions about numbers (``Number``) as arrays: values in units of their attribute, rounding cells, settled truths."""
+"""Questions about numbers (``Number``) as arrays: values in units of their attribute, rounding cells, settled ones."""
 
 from __future__ import annotations
 

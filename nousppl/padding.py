@@ -29,6 +29,8 @@ SIZES = (
     "echoed",
     "sets",
     "set_cells",
+    "periods",
+    "period_cells",
     "slot_blocks",
     "entry_blocks",
 )
@@ -56,6 +58,8 @@ _DIMENSION = {
     "question": "questions",
     "any": "sets",
     "anycell": "set_cells",
+    "period": "periods",
+    "periodcell": "period_cells",
 }
 """Name of an array, or its first word -> the size of its last axis."""
 
@@ -79,6 +83,8 @@ _TARGET = {
     "term_slot": "slots",
     "any_entry": "entries",
     "anycell_cell": "cells",
+    "period_entry": "entries",
+    "periodcell_cell": "cells",
     "slot_block": "slot_blocks",
     "entry_block": "entry_blocks",
     "block_instance": "instances",
@@ -87,7 +93,14 @@ _TARGET = {
 """Index arrays that things are summed by -> the size that marks an element as padding."""
 
 # A slot that only pads says nothing, so that its likelihood is 1: of 0 the gradient would not be a number.
-_FILL = {"slot_size": 2.0, "slot_looks": 1.0, "slot_silence": 1.0, "row_uniform": 1.0, "term_uniform": 1.0}
+_FILL = {
+    "slot_size": 2.0,
+    "slot_looks": 1.0,
+    "slot_silence": 1.0,
+    "row_uniform": 1.0,
+    "term_uniform": 1.0,
+    "periodcell_width": 1.0,
+}
 
 
 def ladder(layout: Layout) -> Layout:
@@ -119,6 +132,20 @@ def ladder(layout: Layout) -> Layout:
             # A single belief carries its claims through time by itself.
             return layout._replace(**sizes, rounds=rounds, orders=True, lanes=())  # type: ignore[arg-type]
         step *= 2
+
+
+def roomy(layout: Layout) -> Layout:
+    """The layout that a single question of another shape than one of several is padded to: what follows from the
+    numbers of claims and of cells is as large as these allow once they are rounded, so that questions of about the same
+    size share compiled code."""
+    held = rounded([layout])
+    entries = max(held.entries, held.slots * held.cells)
+    sizes = {"entries": entries, "terms": max(held.terms, entries), "icells": max(held.icells, held.cells)}
+    for of_entries, of_cells in (("sets", "set_cells"), ("periods", "period_cells")):
+        if getattr(layout, of_cells):
+            sizes |= {of_entries: entries, of_cells: held.cells}
+    rounds = max(held.rounds, (held.slots - 1).bit_length())
+    return held._replace(**sizes, rounds=rounds)  # type: ignore[arg-type]
 
 
 def rounded(layouts: list[Layout]) -> Layout:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from nousppl import items
+from nousppl import periods, sets
 from nousppl.coded import Coded
 from nousppl.errors import ModelError
 from nousppl.ragged import Floats, Ints
@@ -76,9 +76,12 @@ def settled_cells(coded: Coded, cells: Cells, changes: bool) -> tuple[Ints, Ints
     truth = ~coded.settled_rejected & one_of
     out = np.full(len(coded.questions), -1, np.int64)
     if cells.items is not None:
-        out = np.where(cells.items.settled, cells.offset[:-1] + cells.items.certain, -1)
+        certain = cells.items.cell_of(np.arange(len(out)), cells.items.certain)
+        out = np.where(cells.items.settled, cells.offset[:-1] + certain, -1)
     if cells.numbers is not None:
         out = np.where(np.isfinite(cells.numbers.truth), cells.offset[:-1], out)
+    if cells.periods is not None:
+        out = np.where(cells.periods.settled, cells.offset[:-1], out)
     question = coded.settled_question
     out[question[truth]] = cell[truth]
     clash = truth & (out[question] != cell)
@@ -118,11 +121,15 @@ def log_possible(encoded: Encoded, questions: Ints, index: Ints, question: Ints,
     """(cells,) 0, or minus infinity for an answer that is rejected, or where another one is settled; where truths
     change, what was rejected by the time asked about."""
     possible = np.zeros(len(index))
-    sets = encoded.cells.items
-    if sets is not None:
-        mine = encoded.cells.sets[questions][question]
+    items = encoded.cells.items
+    if items is not None:
+        mine = (items.attribute >= 0)[questions][question]
         of_cell = questions[question[mine]]
-        possible[mine] = items.possible(sets, of_cell, index[mine] - encoded.cells.offset[of_cell])
+        possible[mine] = sets.possible(items, of_cell, index[mine] - encoded.cells.offset[of_cell])
+    states = encoded.cells.periods
+    if states is not None:
+        mine = (states.attribute >= 0)[questions][question]
+        possible[mine] = periods.possible(states, periods.cells_of(states, questions, at))
     if encoded.settled is not None:
         known = encoded.settled.of(questions)
         gone = known.rejected & (known.time <= at[known.question])

@@ -7,14 +7,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nousppl import items
+from nousppl import period_arrays, periods
+from nousppl import sets as of_sets
 from nousppl.encode import Encoded
-from nousppl.ragged import Ints, offsets
+from nousppl.items import Items
+from nousppl.ragged import Floats, Ints, offsets
 from nousppl.slots import Slots
 
 
 def shaped_arrays(
-    encoded: Encoded, data: dict[str, Any], slots: Slots, questions: Ints, claims: Ints
+    encoded: Encoded, data: dict[str, Any], slots: Slots, questions: Ints, claims: Ints, at: Floats
 ) -> dict[str, NDArray[Any]]:
     """Arrays of the shapes of a problem; none where all questions are one of several.
 
@@ -24,10 +26,11 @@ def shaped_arrays(
         slots: claims in their orders.
         questions: of the problem.
         claims: (claims,) those of the problem, in the evidence.
+        at: (questions,) times asked about.
     """
-    sets = encoded.cells.items
+    sets, states = encoded.cells.items, encoded.cells.periods
     shaped = encoded.cells.shaped[questions]
-    if not shaped.any() and sets is None:
+    if sets is None and states is None and not shaped.any():
         return {}
     of_icell = shaped[data["icell_question"]]
     out: dict[str, NDArray[Any]] = {
@@ -36,17 +39,49 @@ def shaped_arrays(
         "icell_shaped": of_icell,
         "question_shaped": shaped,
     }
-    if sets is None:
-        return out
-    of_sets = encoded.cells.sets[questions]
-    of_icell = of_sets[data["icell_question"]]
-    entry = np.flatnonzero(of_icell[data["entry_icell"]])
-    icell, slot = data["entry_icell"][entry], data["entry_slot"][entry]
-    first = slots.icell_offset[:-1][data["icell_instance"][icell]]
-    question = questions[data["icell_question"][icell]]
+    if sets is not None:
+        out |= _of_sets(sets, data, slots, questions, claims)
+    if states is not None:
+        out |= _of_states(encoded, states, data, slots, questions, claims, at)
+    return out
+
+
+def _of_sets(sets: Items, data: dict[str, Any], slots: Slots, questions: Ints, claims: Ints) -> dict[str, NDArray[Any]]:
+    mine = (sets.attribute >= 0)[questions]
+    entry, chosen = _entries(mine, data, slots)
+    slot = data["entry_slot"][entry]
+    question = questions[data["icell_question"][data["entry_icell"][entry]]]
     claim = slots.claim[slot]
-    out |= items.entry_arrays(sets, question, claims[claim], claim, entry, slot, icell - first)
+    out = of_sets.entry_arrays(sets, question, claims[claim], claim, entry, slot, chosen)
     of_cell = data["cell_question"]
     start = offsets(np.bincount(of_cell, minlength=len(questions)))
-    cell = np.flatnonzero(of_sets[of_cell])
-    return out | items.cell_arrays(sets, questions[of_cell[cell]], cell, cell - start[of_cell[cell]])
+    cell = np.flatnonzero(mine[of_cell])
+    return out | of_sets.cell_arrays(sets, questions[of_cell[cell]], cell, cell - start[of_cell[cell]])
+
+
+def _of_states(
+    encoded: Encoded,
+    states: periods.Periods,
+    data: dict[str, Any],
+    slots: Slots,
+    questions: Ints,
+    claims: Ints,
+    at: Floats,
+) -> dict[str, NDArray[Any]]:
+    mine = (states.attribute >= 0)[questions]
+    cells = periods.cells_of(states, questions, at)
+    entry, chosen = _entries(mine, data, slots)
+    slot = data["entry_slot"][entry]
+    local = data["icell_question"][data["entry_icell"][entry]]
+    claim = slots.claim[slot]
+    first = offsets(np.where(mine, states.sizes()[questions], 0))[local]
+    time = encoded.coded.claim_time[claims[claim]]
+    out = period_arrays.entry_arrays(states, cells, first + chosen, claims[claim], time, (entry, slot, claim))
+    return out | period_arrays.cell_arrays(states, cells, np.flatnonzero(mine[data["cell_question"]]))
+
+
+def _entries(mine: NDArray[np.bool_], data: dict[str, Any], slots: Slots) -> tuple[Ints, Ints]:
+    """Entries of some questions, and the place of the cell of each among those of its question."""
+    entry = np.flatnonzero(mine[data["icell_question"]][data["entry_icell"]])
+    icell = data["entry_icell"][entry]
+    return entry, icell - slots.icell_offset[:-1][data["icell_instance"][icell]]

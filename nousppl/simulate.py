@@ -160,7 +160,7 @@ def simulate_question(rng: np.random.Generator, question: DenseQuestion) -> Simu
     originality, popularity = np.zeros(n), np.zeros(size)
     for j in range(n):
         popularity *= fading[j]
-        origins[j] = _origin(uniforms[j, 0], question, j, originality)
+        origins[j] = pick_origin(uniforms[j, 0], question, j, originality)
         if origins[j] >= 0:
             values[j] = _repeat(uniforms[j, 1], uniforms[j, 2], values[origins[j]], question.copy_error, size)
         elif origins[j] == NOTE:
@@ -173,7 +173,7 @@ def simulate_question(rng: np.random.Generator, question: DenseQuestion) -> Simu
             values[j] = _pick(uniforms[j, 2], law)
         same = values[:j] == values[j]
         repeated = float(((question.base[j, :j] + question.strong[j, :j]) * same).sum())
-        originality[j] = _share(question.alpha[j], repeated)
+        originality[j] = share(question.alpha[j], repeated)
         popularity[values[j]] += originality[j]
     return SimulatedQuestion(truth, values, origins, truths)
 
@@ -300,7 +300,8 @@ def _pick(uniform: float, weights: Floats) -> int:
     return min(int(np.searchsorted(total, uniform * total[-1], side="right")), len(total) - 1)
 
 
-def _share(part: float, rest: float) -> float:
+def share(part: float, rest: float) -> float:
+    """``part / (part + rest)``; 0 where both are."""
     return part / (part + rest) if part + rest > 0 else 0.0
 
 
@@ -318,7 +319,8 @@ def _accuracy(question: DenseQuestion, truths: NDArray[np.int64], difficulty: fl
     return np.minimum(0.5 * (1.0 + np.tanh(0.5 * logit)), question.ceiling)
 
 
-def _origin(uniform: float, question: DenseQuestion, j: int, originality: Floats) -> int:
+def pick_origin(uniform: float, question: DenseQuestion, j: int, originality: Floats) -> int:
+    """Origin of claim j by inversion of one uniform number: ``FRESH``, ``NOTE`` or an earlier claim."""
     weights = np.empty(j + 1)
     weights[0] = question.alpha[j]
     weights[1:] = question.base[j, :j] * originality[:j] + question.strong[j, :j]

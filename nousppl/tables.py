@@ -19,8 +19,8 @@ REQUIRED = {
     "sources": ("source",),
 }
 OPTIONAL = {
-    "claims": ("time", "claim", "origin", "ceiling", "known_at", "weight", "derived"),
-    "settled": ("time", "known_at", "verdict"),
+    "claims": ("time", "claim", "origin", "ceiling", "known_at", "weight", "derived", "revoked", "stated_entity"),
+    "settled": ("time", "known_at", "verdict", "stated_entity"),
     "sources": (),
 }
 FLAGS = {"true": True, "false": False, "1": True, "0": False, "1.0": True, "0.0": False}

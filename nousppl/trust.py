@@ -17,6 +17,7 @@ from nousppl import kin, saving, summaries
 from nousppl.arviz_bridge import container
 from nousppl.asking import Answers
 from nousppl.beliefs import Beliefs
+from nousppl.beliefs_items import item_table
 from nousppl.believe import ASKED_DRAWS, AnyBelief, believe
 from nousppl.blueprint import Blueprint
 from nousppl.densify import write_out
@@ -30,7 +31,9 @@ from nousppl.models.reference import QuestionProgram
 from nousppl.number_asking import believe_numbers
 from nousppl.number_beliefs import NumberBeliefs
 from nousppl.question import Question
-from nousppl.ragged import ranges
+from nousppl.ragged import offsets
+from nousppl.shown import shown_answers
+from nousppl.timeline import Timeline, timeline
 
 Floats = NDArray[np.float64]
 
@@ -94,6 +97,26 @@ class Trust:
             question = question.evidence.known_by(known_by).question(question.entity, question.attribute)
         return believe(self, self.encoded(question.evidence), question, asked_at(question.evidence, at))
 
+    def timeline(self, question: Question, times: Any = None) -> Timeline:
+        """Which answer was the truth from when until when, where truths change: each time seen in the light of all that
+        was claimed and settled before and after it (the smoother). What was replaced keeps its dates.
+
+        Args:
+            question: of any evidence; ``evidence.known_by(time)`` gives the history as it looked then.
+            times: when to ask; default at each claim and settled fact of the question and at the latest time of the
+                evidence, and more closely where the top answer changes in between: to 1/4096 of the time between two
+                events.
+
+        Returns:
+            A ``Timeline``: ``probabilities`` (a row a time, a column an answer) and ``periods`` (answer, since, until,
+            probability, claims).
+
+        Raises:
+            QuestionError: truths do not change in this model; a time of another kind than those of the evidence.
+            ModelError: its claims do not fit the model.
+        """
+        return timeline(self, question, times)
+
     def program(self, question: Question, backend: str = "numpyro") -> QuestionProgram:
         """The readable probabilistic program of one question at the posterior mean of the parameters: a function
         without arguments that must be given, with sites ``truth``, ``origin_j`` and ``claim_j``, that
@@ -133,18 +156,19 @@ class Trust:
         self, evidence: Evidence, draws: int | None = None, mould: Mould | None = None, at: Any = None
     ) -> Beliefs:
         encoded = self.encoded(evidence)
-        measured = encoded.cells.measured
-        index, numbers = np.flatnonzero(~measured), np.flatnonzero(measured)
-        answers = Answers(self.blueprint, encoded, self.asked(draws), self.model.order_seed, mould)
-        times = asked_at(evidence, at)
+        cells, questions, asked = encoded.cells, evidence.questions, self.asked(draws)
+        index, numbers = np.flatnonzero(~cells.measured), np.flatnonzero(cells.measured)
+        answers, times = Answers(self.blueprint, encoded, asked, self.model.order_seed, mould), asked_at(evidence, at)
         if times is not None and len(times) > 1:
             times = times[index]
-        cells, questions = encoded.cells, evidence.questions
+        shown = shown_answers(cells.periods, cells.offset, cells.value, (cells.other, cells.count))
+        # The one cell of a number is certain, whatever the number is.
+        kept = ~np.repeat(cells.measured, shown.counts)
+        mean, sd, support = np.ones(len(kept)), np.zeros(len(kept)), np.zeros(len(kept))
+        if len(index):
+            mean[kept], sd[kept], support[kept] = answers.cells(index, times)
         keys = zip(questions["entity"], questions["attribute"], strict=True)
         seen, claims = np.array([key in self.seen for key in keys], bool), np.diff(encoded.claim_offset)
-        mean, sd, support = answers.cells(index, times) if len(index) else (np.zeros(0),) * 3
-        count = np.diff(cells.offset)[index]
-        kept = ranges(cells.offset[index], count)
         about = None
         if len(numbers):
             found = believe_numbers(answers, numbers)
@@ -152,16 +176,22 @@ class Trust:
             about = NumberBeliefs(mine, tuple(found.mixtures), claims[numbers], found.witnesses, seen[numbers])
         return Beliefs(
             questions=questions.iloc[index].reset_index(drop=True),
-            cell_question=np.repeat(np.arange(len(index)), count),
-            cell_answer=cells.value[kept],
-            cell_other=cells.other[kept],
-            cell_count=cells.count[kept],
-            probability=mean,
-            sd=sd,
-            support=support,
+            cell_question=np.repeat(np.arange(len(index)), shown.counts[index]),
+            cell_answer=shown.answer[kept],
+            cell_other=shown.other[kept],
+            cell_count=shown.stands_for[kept],
+            probability=mean[kept],
+            sd=sd[kept],
+            support=support[kept],
             claims=claims[index],
             seen=seen[index],
-            meta={"draws": len(next(iter(self.asked(draws).values()))), "method": self.record["method"]},
+            meta={
+                "draws": len(next(iter(asked.values()))),
+                "method": self.record["method"],
+                "base_rates": self.model.base_rates,
+            },
+            shapes=self.model.shapes,
+            items=item_table(cells.items, questions, offsets(shown.counts), mean),
             numbers=about,
         )
 
@@ -320,7 +350,7 @@ class Trust:
 
 
 def asked_at(evidence: Evidence, at: Any) -> Floats | None:
-    """(questions,) or (1,) times asked about as the evidence counts them; None for the latest.
+    """(questions,) or (1,) times asked about as the evidence counts them; None, or a missing one, for the latest.
 
     Raises:
         QuestionError: a time of another kind than those of the evidence, or one for some of the questions only.
@@ -331,7 +361,7 @@ def asked_at(evidence: Evidence, at: Any) -> Floats | None:
         return np.array([evidence.as_time(at)])
     if len(at) != len(evidence.questions):
         raise QuestionError(f"at: {len(at)} times for {len(evidence.questions)} questions; give one for each, or one")
-    return np.array([evidence.as_time(time) for time in at])
+    return np.array([np.nan if pd.isna(time) else evidence.as_time(time) for time in at])
 
 
 def _sites(backend: str) -> Sites:

@@ -25,6 +25,10 @@ class Event(NamedTuple):
     """(cells,) answers that are ruled out."""
     asked: bool
     """Whether it is the moment asked about."""
+    fact: int | None
+    """Index of what is settled."""
+    barred: NDArray[np.bool_]
+    """(cells,) answers that were rejected before."""
 
 
 def events_of(problem: Problem) -> list[Event]:
@@ -35,16 +39,17 @@ def events_of(problem: Problem) -> list[Event]:
     # All claims are dated, so that they have the same time in every order.
     times = np.empty(len(problem.claims))
     times[problem.slot_claim] = problem.times
-    found: list[tuple[float, int, int | None, int | None]] = [(t, 0, j, None) for j, t in enumerate(times.tolist())]
-    for time, cell, rejected in zip(known.time.tolist(), known.cell.tolist(), known.rejected.tolist(), strict=True):
-        if np.isfinite(time):
-            found.append((time, 1, None, None if rejected else cell))
-    found.append((at, 2, None, None))
+    found = [(time, 0, claim) for claim, time in enumerate(times.tolist())]
+    found += [(time, 1, fact) for fact, time in enumerate(known.time.tolist()) if np.isfinite(time)]
     out = []
-    for time, kind, claim, pinned in sorted(found, key=lambda one: one[:2]):
-        closed = np.zeros(cells, bool) if pinned is None else np.arange(cells) != pinned
+    for time, kind, number in sorted([*found, (at, 2, 0)], key=lambda one: one[:2]):
+        pinned = kind == 1 and not known.rejected[number]
+        closed = np.arange(cells) != known.cell[number] if pinned else np.zeros(cells, bool)
         closed[known.cell[known.rejected & (known.time <= time)]] = True
-        out.append(Event(time, claim, closed, kind == 2))
+        barred = np.zeros(cells, bool)
+        barred[known.cell[known.rejected & (known.time < time)]] = True
+        claim, fact = (number if kind == one else None for one in (0, 1))
+        out.append(Event(time, claim, closed, kind == 2, fact, barred))
     return out
 
 
@@ -66,9 +71,21 @@ class UnfoldedInTime(Unfolded):
             rows = [reduce(np.logaddexp, [*rows, self._filtered(logs)])]
         return rows[0]
 
-    def _filtered(self, logs: Logs) -> Floats:
-        claim_log, law = self._claim_log(logs), _law(logs)
-        n = len(self.problem.claims)
+    def facts(self) -> tuple[NDArray[np.int64], Floats, Floats]:
+        """Places (F,) among what is settled of what has a time, and the belief (F, cells) just before and after it."""
+        dated = np.array([event.fact for event in self.events if event.fact is not None], np.int64)
+        if not len(dated):
+            return dated, *np.empty((2, 0, self.problem.layout.cells))
+        rows = [reduce(np.logaddexp, (self._filtered(logs, dated) for logs in part)) for part in self.parts()]
+        beliefs = np.concatenate([np.exp(row - log_sum_exp(row, axis=1, keepdims=True)) for row in rows], -1).mean(-1)
+        return dated, beliefs[: len(dated)], beliefs[len(dated) : -1]
+
+    def _filtered(self, logs: Logs, facts: NDArray[np.int64] | None = None) -> Floats:
+        """(2 n + 1, cells, draws) logs of the joint before each of n claims (or of the `facts`), after each, and of the
+        final one."""
+        claim_log, law = self._claim_log(logs), law_of(logs)
+        n = len(self.problem.claims) if facts is None else len(facts)
+        place = {} if facts is None else {fact: row for row, fact in enumerate(facts.tolist())}
         out = np.empty((2 * n + 1, *law.shape))
         joint = np.broadcast_to(law, (*claim_log.shape[:2], *law.shape))
         weight = logs.node_log.T[:, None, None] - np.log(claim_log.shape[1])
@@ -78,16 +95,18 @@ class UnfoldedInTime(Unfolded):
             joint = moved(joint, law, logs, event.time - last)
             last = event.time
 
-            def seen(joint: Floats = joint, asked: bool = asked) -> Floats:
+            def seen(joint: Floats, asked: bool = asked) -> Floats:
                 return log_sum_exp((log_sum_exp(joint, axis=-2) if asked else joint) + weight, axis=(0, 1))
 
+            row = event.claim if facts is None else place.get(event.fact)
+            if row is not None:
+                out[row] = seen(ruled_out(joint, event.barred))
             if event.claim is not None:
-                out[event.claim] = seen()
                 said = claim_log[:, :, event.claim]
                 joint = joint + (said[:, :, None] if asked else said)
-            joint = _ruled_out(joint, event.closed)
-            if event.claim is not None:
-                out[n + event.claim] = seen(joint)
+            joint = ruled_out(joint, event.closed)
+            if row is not None:
+                out[n + row] = seen(joint)
             if event.asked:
                 joint, asked = _held(joint), True
         out[-1] = log_sum_exp(log_sum_exp(joint, axis=-2) + weight, axis=(0, 1))
@@ -100,7 +119,7 @@ class UnfoldedInTime(Unfolded):
             weights: list[Floats] = []
             inverses: list[Floats] = []
             for logs in part:
-                claim_log, law, node = self._claim_log(logs), _law(logs), logs.node_log.T[:, None]
+                claim_log, law, node = self._claim_log(logs), law_of(logs), logs.node_log.T[:, None]
                 forward, total = self._forward(claim_log, law, logs)
                 backward = self._backward(claim_log, law, logs)
                 weights = [reduce(np.logaddexp, [*weights, log_sum_exp(total + node, axis=0)])]
@@ -118,7 +137,7 @@ class UnfoldedInTime(Unfolded):
         joint = np.broadcast_to(law, (*claim_log.shape[:2], *law.shape))
         last = self.events[0].time
         for event in self.events:
-            joint = _ruled_out(moved(joint, law, logs, event.time - last), event.closed)
+            joint = ruled_out(moved(joint, law, logs, event.time - last), event.closed)
             last = event.time
             if event.claim is not None:
                 out[:, :, event.claim] = joint
@@ -138,11 +157,12 @@ class UnfoldedInTime(Unfolded):
             if event.claim is not None:
                 out[:, :, event.claim] = joint - law
                 joint = joint + claim_log[:, :, event.claim]
-            joint = _ruled_out(joint, event.closed)
+            joint = ruled_out(joint, event.closed)
         return out
 
 
-def _law(logs: Logs) -> Floats:
+def law_of(logs: Logs) -> Floats:
+    """(cells, draws) log of the law that truths are drawn from."""
     assert logs.base is not None
     return np.asarray(logs.base.T)
 
@@ -158,7 +178,8 @@ def moved(joint: Floats, law: Floats, logs: Logs, by: float) -> Floats:
     return np.logaddexp(joint - passing, log_sum_exp(joint, axis=-2, keepdims=True) + jump + law)
 
 
-def _ruled_out(joint: Floats, closed: NDArray[np.bool_]) -> Floats:
+def ruled_out(joint: Floats, closed: NDArray[np.bool_]) -> Floats:
+    """Log joints (..., cells, draws) without the answers that are ruled out."""
     return np.where(closed[:, None], -np.inf, joint) if closed.any() else joint
 
 

@@ -18,6 +18,7 @@ from nousppl.folds import assign, groups_of, settled_questions
 from nousppl.held_out import KEYS, CrossValidation, join, pick, result
 from nousppl.inference.options import NUTS, SVI, check_backend
 from nousppl.model import TrustModel, options_of
+from nousppl.models.shapes import WhileTrue
 from nousppl.padding import Mould
 from nousppl.trust import Trust
 
@@ -70,7 +71,9 @@ class Contestant:
     @property
     def changing(self) -> bool:
         """Whether it knows truths that change, so that it matters which time is asked about."""
-        return isinstance(self.model, TrustModel) and self.model.change is not None
+        if not isinstance(self.model, TrustModel):
+            return False
+        return self.model.change is not None or lasts(self.model)
 
     @property
     def name(self) -> str:
@@ -80,6 +83,11 @@ class Contestant:
             if isinstance(self.model, TrustModel)
             else getattr(self.model, "__name__", repr(self.model))
         )
+
+
+def lasts(model: TrustModel) -> bool:
+    """Whether something of what it knows is true for a while."""
+    return any(isinstance(shape, WhileTrue) for shape in model.shapes.values())
 
 
 def cross_validate(

@@ -1,10 +1,12 @@
 """What every test is held to: it leaves the state that all code of a process shares as it found it."""
 
 import logging
+import os
 import random
 import sys
 import warnings
 from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -52,6 +54,19 @@ def shared_state_is_left_alone() -> Iterator[None]:
         after |= {name: before[name] for name in ("warnings filters", "global random numbers of numpy")}
     changed = [name for name in before if before[name] != after[name]]
     assert not changed, f"the test changed for the whole process: {', '.join(changed)}"
+
+
+@pytest.fixture(scope="session")
+def compiled(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """Settings for processes that tests start: they keep what they compile in one folder, as several fit the same."""
+    folder: Path = tmp_path_factory.getbasetemp()
+    # One worker among several has a folder in that of the run.
+    folder = (folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder) / "compiled"
+    return {
+        "JAX_COMPILATION_CACHE_DIR": str(folder),
+        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+        "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
+    }
 
 
 @pytest.fixture(scope="module")

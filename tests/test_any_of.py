@@ -152,6 +152,10 @@ def test_single_beliefs_are_those_of_the_batch() -> None:
         p = belief.probabilities[open_]
         np.testing.assert_allclose(total[open_], np.log(p) - np.log1p(-p), atol=1e-6)
         assert np.isinf(total[~open_]).all()
+        log = belief.history()
+        assert len(log) == 3 * (4 + len(question.settled)) and log["item"].tolist()[:3] == ITEMS
+        last = log[log["event"] == "claim"].set_index("item")["posterior"].iloc[-3:]
+        np.testing.assert_allclose(last[ITEMS], belief.probabilities, atol=1e-12)
 
 
 def test_what_is_settled_is_certain() -> None:
@@ -192,6 +196,31 @@ def test_a_list_is_copied_whole() -> None:
         evidence = nous.Evidence(pd.DataFrame(given | {"value": value}))
         fresh[value] = model.default_trust().posterior(evidence.question("e", "allergy")).origins.iloc[1, 0]
     assert fresh["eggs; milk; nuts"] < fresh["eggs"] < 1.0
+
+
+def test_items_that_are_named_together_are_summed_over_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fourteen items in four groups: the same belief as with each item by itself."""
+    names = [f"i{k:02d}" for k in range(14)]
+    lists = [names[:8], names[:8], names[5:], names[:5] + names[8:12]]
+    evidence = lists_of(*((f"s{j}", "; ".join(listed), None) for j, listed in enumerate(lists)))
+    trust = nous.TrustModel(shapes={"allergy": nous.AnyOf()}).default_trust(draws=2)
+    belief = trust.posterior(evidence.question("e", "allergy"))
+    assert len(belief.whole.answers) == 6 * 4 * 5 * 3 and sorted(belief.names) == names
+    monkeypatch.setattr("nousppl.items.ALONE", 14)
+    monkeypatch.setattr("nousppl.items.MOST_CELLS", 1 << 14)
+    one_by_one = trust.posterior(nous.Evidence(evidence.claims).question("e", "allergy"))
+    assert len(one_by_one.whole.answers) == 1 << 14
+    expected = one_by_one.probabilities[list(belief.names)]
+    np.testing.assert_allclose(belief.probabilities, expected, atol=1e-5)
+    assert belief.entropy == pytest.approx(one_by_one.entropy, abs=1e-3)
+    some = tuple(names[3:9])
+    assert belief.probability_of(some) == pytest.approx(one_by_one.probability_of(some), rel=1e-3)
+
+
+def test_too_many_ways_to_treat_items() -> None:
+    rows = [(f"s{j}", f"i{j}; i{j + 1}", None) for j in range(14)]
+    with pytest.raises(nous.ModelError, match="15 items, which its lists treat in 15 different ways, are 32768 sets"):
+        believed(lists_of(*rows))
 
 
 def test_words_for_bad_input() -> None:

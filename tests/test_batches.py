@@ -22,7 +22,7 @@ BATCHES = 6
 
 
 class Parts:
-    """The gradient of the log density on all settled questions, on each batch, and of the prior alone."""
+    """The log density and its gradient on all settled questions, on each batch, and of the prior alone."""
 
     def __init__(self, small: World) -> None:
         model = nous.TrustModel(FORMULA, FORMULA, answers=small.answers)
@@ -33,21 +33,25 @@ class Parts:
         pieces = np.array_split(questions, BATCHES)
         self.problems = [fitting.compile_problem(self.encoded, piece, 0) for piece in pieces]
         self.pack = packed.packing(self.blueprint.plan, 20)
+        self.compiled: dict[Any, Any] = {}
         self.point = jnp.asarray(np.random.default_rng(0).normal(0, 0.3, self.pack.size))
         whole = [fitting.compile_problem(self.encoded, questions, 0)]
-        self.full = self.gradients(whole)[0]
-        self.of_batch = self.gradients(self.problems)
-        self.prior = self.gradients(whole, 0.0)[0]
+        self.density, self.full = self.at(whole)[0]
+        self.density_of_batch, self.of_batch = zip(*self.at(self.problems), strict=True)
+        _, self.prior = self.at(whole, 0.0)[0]
 
-    def gradients(self, problems: list[Any], weight: float = 1.0) -> list[np.ndarray]:
-        """One for each problem, its questions weighted by this times what the fit gives them."""
+    def at(self, problems: list[Any], weight: float = 1.0) -> list[tuple[float, np.ndarray]]:
+        """Density and gradient of each problem, its questions weighted by this times what the fit gives them."""
         layout, shared, stacked = fitting.batched(self.blueprint, self.encoded, problems)
-        gradient = jax.jit(jax.grad(packed.log_density(JAX, self.blueprint.plan, layout, self.pack)))
+        if layout not in self.compiled:
+            density = packed.log_density(JAX, self.blueprint.plan, layout, self.pack)
+            self.compiled[layout] = jax.jit(jax.value_and_grad(density))
+        both = self.compiled[layout]
         stacked = stacked | {"question_weight": stacked["question_weight"] * weight}
         data = [{n: jnp.asarray(v) for n, v in shared.items()} for _ in problems]
         for i, arrays in enumerate(data):
             arrays |= {name: jnp.asarray(value[i]) for name, value in stacked.items()}
-        return [np.asarray(gradient(self.point, arrays)) for arrays in data]
+        return [(float(value), np.asarray(gradient)) for value, gradient in (both(self.point, a) for a in data)]
 
 
 @pytest.fixture(scope="module")
@@ -60,12 +64,13 @@ def parts(small: World) -> Parts:
     return Parts(small)
 
 
-def test_gradients_of_batches_average_to_that_of_all_questions(parts: Parts) -> None:
+def test_densities_and_gradients_of_batches_average_to_those_of_all_questions(parts: Parts) -> None:
+    assert np.mean(parts.density_of_batch) == pytest.approx(parts.density, rel=1e-4)
     np.testing.assert_allclose(np.mean(parts.of_batch, axis=0), parts.full, rtol=1e-3, atol=2e-2)
 
 
 def test_a_batch_whose_weight_is_not_scaled_is_noticed(parts: Parts) -> None:
-    unscaled = np.mean(parts.gradients(parts.problems, 1.0 / BATCHES), axis=0)
+    unscaled = np.mean([gradient for _, gradient in parts.at(parts.problems, 1.0 / BATCHES)], axis=0)
     assert np.abs(unscaled - parts.full).max() > 5.0
 
 
@@ -125,10 +130,12 @@ def test_a_fit_in_batches_ends_where_that_on_all_questions_ends() -> None:
     larger = world(questions=300, sources=30, seed=3)
     model = nous.TrustModel(FORMULA, FORMULA, nous.Origin("same_source + same_channel"), answers=larger.answers)
     evidence = nous.Evidence(larger.claims, settled=larger.learn)
-    one, other = (
-        model.fit(evidence, nous.SVI(draws=2000, batch_claims=size), learn_from="settled", seed=1).flat
+    batched, whole = (
+        model.fit(evidence, nous.SVI(draws=2000, batch_claims=size), learn_from="settled", seed=1)
         for size in (600, 400_000)
     )
+    assert "batches" in batched.status and "batches" not in whole.status
+    one, other = batched.flat, whole.flat
     name = "reliability_1|source"
     difference = (one[name].mean(0) - other[name].mean(0)) / other[name].std(0)
     assert np.sqrt(np.square(difference).mean()) < 0.1

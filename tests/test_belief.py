@@ -181,7 +181,7 @@ def test_runner_up_is_named():
 
 def test_history_tells_the_surprise_of_each_claim(belief):
     history = belief.history()
-    assert history.columns.tolist() == ["time", "claim", "source", "value", "prior", "posterior", "surprise"]
+    assert history.columns.tolist() == ["time", "event", "claim", "source", "value", "prior", "posterior", "surprise"]
     assert history["surprise"].iloc[0] == pytest.approx(math.log2(5))
     assert history["surprise"].iloc[2] == pytest.approx(-math.log2(belief.path[2, 0]))
     assert history["posterior"].iloc[-1] == belief.probability

@@ -5,6 +5,7 @@ import pytest
 from nousppl import config
 from nousppl.errors import FileError, InferenceError, ModelError
 from nousppl.inference.options import NUTS, SVI
+from nousppl.models.shapes import AnyOf
 from nousppl.models.specification import Errors, Origin
 
 WHOLE = """
@@ -135,3 +136,13 @@ def test_files_that_cannot_be_read(tmp_path):
     binary.write_bytes(b"\xff\xfe\x00")
     with pytest.raises(FileError, match="cannot be read"):
         config.read_model(binary)
+
+
+def test_shapes_of_answers(tmp_path):
+    text = '[shapes]\nallergy = "any_of"\nauthors = { shape = "any_of", separator = "," }\n'
+    model, _ = config.read_model(written(tmp_path, text))
+    assert model["shapes"] == {"allergy": AnyOf(), "authors": AnyOf(separator=",")}
+    with pytest.raises(ModelError, match=r"\[shapes\] allergy = 'any of': allowed are one_of, any_of"):
+        config.read_model(written(tmp_path, '[shapes]\nallergy = "any of"\n'))
+    with pytest.raises(ModelError, match=r"\[shapes\] allergy: unknown key 'separates'"):
+        config.read_model(written(tmp_path, '[shapes.allergy]\nshape = "any_of"\nseparates = ","\n'))

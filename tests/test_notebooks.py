@@ -2,6 +2,7 @@
 
 import base64
 import json
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -23,9 +24,12 @@ def read(path: Path) -> nbformat.NotebookNode:
     return nbformat.read(path, as_version=4)
 
 
-def execute(notebook: nbformat.NotebookNode, folder: Path) -> nbformat.NotebookNode:
+def execute(
+    notebook: nbformat.NotebookNode, folder: Path, settings: dict[str, str] | None = None
+) -> nbformat.NotebookNode:
     """The notebook with the outputs of a fresh kernel that runs in `folder`."""
-    return NotebookClient(notebook, kernel_name="python3", timeout=SECONDS).execute(cwd=str(folder))
+    client = NotebookClient(notebook, kernel_name="python3", timeout=SECONDS)
+    return client.execute(cwd=str(folder), env=os.environ | (settings or {}))
 
 
 def printed(cell: nbformat.NotebookNode) -> str:
@@ -55,10 +59,10 @@ def saved() -> str:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
-def test_a_run_prints_what_is_saved(path: Path, tmp_path: Path) -> None:
+def test_a_run_prints_what_is_saved(path: Path, tmp_path: Path, compiled: dict[str, str]) -> None:
     if path.stem in NEEDS:
         pytest.importorskip(NEEDS[path.stem], reason="the notebook is about an extra that is not installed")
-    fresh = execute(read(path), tmp_path)
+    fresh = execute(read(path), tmp_path, compiled)
     assert list(faults(read(path), fresh)) == []
     assert list(tmp_path.iterdir()) == [], "the notebook leaves files behind"
 

@@ -160,6 +160,11 @@ class Parts:
             return np.asarray(norm.pdf(y, 0.0, np.hypot(scale, shared)))
         return np.asarray(norm.pdf(truth, 0.0, scale) * norm.pdf(y, truth, shared))
 
+    def integral(self, cuts: Floats) -> float:
+        """P(claims), and the settled truth, by adaptive quadrature between the cuts."""
+        ends = itertools.pairwise(cuts)
+        return float(sum(quad_vec(lambda y: self.prior(y) * self.claims(y), *pair, epsrel=1e-9)[0] for pair in ends))
+
 
 SETTLED = pd.DataFrame({"entity": ["e01"], "attribute": "margin", "value": [2.5]})
 
@@ -193,10 +198,7 @@ def test_quadrature_is_the_integral(resolution: float) -> None:
                 np.concatenate([edges + 1.5 * d for d in (-1, -0.3, -0.05, 0, 0.05, 0.3, 1)] + [[-9.0, 9.0]])
             )
             cuts = cuts[np.abs(cuts) <= 9.0]
-            whole = sum(
-                quad_vec(lambda y: parts.prior(y) * parts.claims(y), low, high, epsrel=1e-9)[0]
-                for low, high in itertools.pairwise(cuts)
-            )
+            whole = parts.integral(cuts)
             assert parts.log_marginal == pytest.approx(np.log(whole), abs=1e-3)
             finer = Parts(trust, evidence, question, points=512)
             assert finer.log_marginal == pytest.approx(np.log(whole), abs=1e-5)
@@ -459,10 +461,8 @@ def test_a_fit_finds_bias_spread_and_shared_error() -> None:
         z = float(rng.normal())
         y = z + 0.3 * float(rng.normal())
         facts.append((f"e{q:02d}", "margin", 10.0 * z))
-        for s in range(4):
-            rows.append(
-                (f"e{q:02d}", "margin", float(np.round(10.0 * (y + bias[s] + spread[s] * rng.normal()))), f"s{s}")
-            )
+        said = np.round(10.0 * (y + bias + spread * rng.normal(size=4)))
+        rows += [(f"e{q:02d}", "margin", float(x), f"s{s}") for s, x in enumerate(said)]
     evidence = nous.Evidence(
         pd.DataFrame(rows, columns=["entity", "attribute", "value", "source"]),
         settled=pd.DataFrame(facts, columns=["entity", "attribute", "value"]),

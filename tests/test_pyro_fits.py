@@ -144,7 +144,9 @@ def test_a_trust_from_pyro_is_saved_and_loaded(
     np.testing.assert_array_equal(found, expected)
 
 
-@pytest.mark.parametrize(("first", "then"), [("pyro", "numpyro"), ("numpyro", "pyro")])
+@pytest.mark.parametrize(
+    ("first", "then"), [("pyro", "numpyro"), pytest.param("numpyro", "pyro", marks=pytest.mark.long)]
+)
 def test_a_fit_goes_on_on_the_other_backend(
     first: str, then: str, trusts: dict[str, nous.Trust], part: nous.Evidence
 ) -> None:

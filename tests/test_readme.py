@@ -1,5 +1,6 @@
 """README.md is right: its commands exist, its example prints what it shows, and its map names real modules."""
 
+import os
 import re
 import subprocess
 import sys
@@ -38,10 +39,16 @@ def test_example_is_short() -> None:
 
 
 @pytest.mark.slow
-def test_example_prints_what_is_shown(tmp_path: Path) -> None:
+def test_example_prints_what_is_shown(tmp_path: Path, compiled: dict[str, str]) -> None:
     (example,) = blocks("python")
     done = subprocess.run(
-        [sys.executable, "-c", example], cwd=tmp_path, capture_output=True, text=True, timeout=900, check=False
+        [sys.executable, "-c", example],
+        cwd=tmp_path,
+        env=os.environ | compiled,
+        capture_output=True,
+        text=True,
+        timeout=900,
+        check=False,
     )
     assert done.returncode == 0, done.stderr
     assert list(differences(blocks("text")[0], done.stdout)) == []

@@ -185,8 +185,21 @@ def test_the_density_of_the_difficulty_has_a_gradient() -> None:
     assert float(gradient) == pytest.approx((logs[2] - logs[0]) / 2e-4 + 0.7, abs=1e-6)
 
 
-@pytest.mark.slow
-def test_nuts_runs_on_the_program_of_both() -> None:
+def test_a_step_of_nuts_runs_on_the_program_of_both() -> None:
+    """Draws that are finite and move; that they are right takes more of them."""
+    (question, values), *_ = hard_question()
+    sampler = numpyro.infer.NUTS(enumeration.program)
+    on_numpyro = numpyro.infer.MCMC(sampler, num_warmup=10, num_samples=10, progress_bar=False)
+    on_numpyro.run(jax.random.key(0), question, values)
+    with random_numbers(0):
+        on_pyro = pyro.infer.MCMC(pyro.infer.NUTS(ours.program), num_samples=4, warmup_steps=4, disable_progbar=True)
+        on_pyro.run(question, values)
+    for draws in (on_numpyro.get_samples()["difficulty"], on_pyro.get_samples()["difficulty"]):
+        assert np.isfinite(np.asarray(draws)).all() and len(np.unique(np.asarray(draws))) > 1
+
+
+@pytest.mark.long
+def test_nuts_samples_the_difficulty_on_both() -> None:
     """Means within four standard errors at a quarter of the draws; the prior's mean is further away."""
     (question, values), nodes, law = hard_question()
     mean, sd = float(law @ nodes), float(np.sqrt(law @ nodes**2 - (law @ nodes) ** 2))

@@ -136,7 +136,7 @@ def test_held_out_claims_are_likelier_than_with_one_beta(
     assert float((np.log(logs[0]) - np.log(logs[1])).mean()) > 0.3
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_batches_of_different_sizes_learn_the_same(halves: Any, trust: nous.Trust) -> None:
     options = nous.SVI(steps=1500, draws=200, batch_claims=600)
     found = model(FORMULA).fit(halves[0], options, learn_from="settled").flat["popularity_1|attribute"]

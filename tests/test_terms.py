@@ -1,4 +1,5 @@
-"""Terms of one's own: what they declare, that every part of the package computes with them, and that they are learned.
+"""Terms of one's own: every part of the package computes with them. How they are learned is tested in
+test_terms_learned.py, what is refused in test_terms_refused.py.
 
 That marginal, reference program and brute force agree with them, and that both backends do, is tested with all other
 features in test_three_ways.py and test_two_backends.py.
@@ -6,9 +7,7 @@ features in test_three_ways.py and test_two_backends.py.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,88 +20,29 @@ import pytest
 import witness
 from numpy.typing import NDArray
 from numpyro.infer import log_likelihood
+from own_terms import (
+    EVERYWHERE,
+    NEVER,
+    PLAIN,
+    asked,
+    by_place,
+    on_log,
+    quotes,
+    recent,
+    some_evidence,
+    wears_off,
+)
 
 import nousppl as nous
 from nousppl import fitting
 from nousppl.blueprint import draw_up
 from nousppl.compile import compile_problem
 from nousppl.densify import write_out
-from nousppl.inference import packed, svi
+from nousppl.inference import packed
 from nousppl.inference.backend import JAX
 from nousppl.models import namespace
 from nousppl.models.on_numpy import Numpy
-from nousppl.models.terms import SAID, by_draw, declare
-from nousppl.padding import ladder
-from nousppl.trust import Trust
-
-NEVER = -np.inf
-
-
-def wears_off(xp: Any, sample: Any, columns: Any) -> Any:
-    return -sample("slope", dist.HalfNormal(1.0)) * xp.log1p(columns["age"])
-
-
-def quotes(xp: Any, sample: Any, pairs: Any) -> Any:
-    b = sample("b", dist.Normal(0.0, 2.0))
-    return xp.where(pairs.later["quotes"] > 0.5, b - 0.1 * pairs.earlier["age"], NEVER)
-
-
-def table(rng: np.random.Generator, questions: int, claims: int) -> pd.DataFrame:
-    """Who says something, and when; what they say is drawn."""
-    n = questions * claims
-    return pd.DataFrame(
-        {
-            "entity": np.repeat([f"q{i:04d}" for i in range(questions)], claims),
-            "attribute": "x",
-            "source": rng.choice(list("abcdefgh"), n),
-            "time": np.tile(np.arange(1.0, claims + 1.0), questions),
-            "age": rng.exponential(3.0, n),
-            "quotes": rng.random(n) < 0.4,
-            "channel": rng.choice(["mail", "web"], n),
-            "place": rng.integers(0, 3, n),
-        }
-    )
-
-
-def some_evidence(seed: int, questions: int, claims: int, **columns: Any) -> nous.Evidence:
-    rng = np.random.default_rng(seed)
-    frame = table(rng, questions, claims)
-    return nous.Evidence(frame.assign(value=rng.choice(["u", "v", "w"], len(frame)), **columns))
-
-
-# --------------------------------------------------------------------------------------------- by hand, everywhere
-
-
-def by_place(xp: Any, sample: Any, columns: Any) -> Any:
-    level = sample("level", dist.Normal(0.0, 1.0), 3)
-    return xp.take(level, xp.whole(columns["place"])) * columns["quotes"]
-
-
-def recent(xp: Any, sample: Any, pairs: Any) -> Any:
-    same = pairs.same("channel")
-    return xp.where(same, sample("c", dist.Normal(0.0, 1.0)) - pairs.lag, 0.1 * pairs.later["place"])
-
-
-EVERYWHERE = nous.TrustModel(
-    reliability="1 + (1|source)",
-    origin=nous.Origin(strong="same_source", max_listed=2),
-    errors=nous.Errors(popularity="1"),
-    answers={"x": 5},
-    terms={
-        "reliability": [wears_off, by_place],
-        "freshness": [by_place],
-        "popularity": [wears_off],
-        "origin": [quotes, recent],
-    },
-)
-
-
-@functools.cache
-def asked() -> tuple[nous.Evidence, Trust]:
-    """A trust that knows no source, and under which sources do not differ: an effect is drawn anew with every draw."""
-    trust = EVERYWHERE.default_trust(seed=4, draws=6)
-    draws = {n: 0.0 * v if n.endswith("source_sigma") else v for n, v in trust.posterior_draws.items()}
-    return some_evidence(5, 12, 4), replace(trust, posterior_draws=draws)
+from nousppl.models.terms import by_draw, declare
 
 
 def hand_written(draws: dict[str, Any], claims: pd.DataFrame) -> dict[str, NDArray[np.float64]]:
@@ -194,7 +134,7 @@ def test_the_program_has_the_density_of_the_trust(backend: str) -> None:
 
 def test_the_table_of_sources_averages_over_what_terms_read() -> None:
     evidence, _ = asked()
-    model = nous.TrustModel("1", "1", answers={"x": 5}, terms={"reliability": [wears_off]})
+    model = nous.TrustModel("1", origin=None, errors=PLAIN, answers={"x": 5}, terms={"reliability": [wears_off]})
     trust = model.fit(evidence, nous.SVI(steps=100, draws=20), learn_from="all")
     claims, flat = evidence.claims, trust.flat
     logit = flat["reliability_Intercept"][:, None] - np.outer(
@@ -293,8 +233,14 @@ def test_a_term_that_copies_a_column_of_a_formula_is_that_formula() -> None:
     def aged(xp: Any, sample: Any, columns: Any) -> Any:
         return sample("coefficient", dist.Normal(0.0, 1.0)) * (columns["age"] - mean) / sd
 
-    own = nous.TrustModel("1 + (1|source)", "1", answers={"x": 5}, terms={"reliability": [aged], "freshness": [aged]})
-    formula = nous.TrustModel("1 + age + (1|source)", "1 + age", answers={"x": 5})
+    own = nous.TrustModel(
+        "1 + (1|source)",
+        "1",
+        errors=PLAIN,
+        answers={"x": 5},
+        terms={"reliability": [aged], "freshness": [aged]},
+    )
+    formula = nous.TrustModel("1 + age + (1|source)", "1 + age", errors=PLAIN, answers={"x": 5})
     names = {f"{part}_aged_coefficient": f"{part}_age" for part in ("reliability", "freshness")}
     same_density(own, formula, evidence, names)
 
@@ -309,170 +255,20 @@ def test_a_pair_term_that_copies_a_strong_feature_is_that_feature(text: str | No
     words = np.random.default_rng(1).choice(["it is late", "late it is", "nobody knows"], 100)
     evidence = some_evidence(7, 20, 5, words=words)
     own, strong = (
-        nous.TrustModel("1", "1", nous.Origin(strong=strong, text=text), answers={"x": 5}, terms=terms)
+        nous.TrustModel("1", "1", nous.Origin(strong=strong, text=text), PLAIN, answers={"x": 5}, terms=terms)
         for strong, terms in ((None, {"origin": [channels]}), ("same_channel", None))
     )
     same_density(own, strong, evidence, {"origin_channels_c": "origin_same_channel"})
     few = nous.TrustModel(
-        "1", "1", nous.Origin(strong=None, text=text, max_listed=2), answers={"x": 5}, terms={"origin": [channels]}
+        "1",
+        "1",
+        nous.Origin(strong=None, text=text, max_listed=2),
+        PLAIN,
+        answers={"x": 5},
+        terms={"origin": [channels]},
     )
     with pytest.raises(AssertionError):
         same_density(few, strong, evidence, {"origin_channels_c": "origin_same_channel"})
-
-
-# ------------------------------------------------------------------------------------------------ a world to learn
-
-
-WORLD = {
-    "origin": nous.Origin(strong=None, lag=False),
-    "errors": nous.Errors(popularity=False),
-    "answers": {"x": 5},
-}
-TRUE = {
-    "reliability_Intercept": 2.5,
-    "reliability_wears_off_slope": 1.5,
-    "origin_log_strangers": -4.0,
-    "origin_quotes_b": 2.5,
-}
-TERMS: dict[str, Any] = {"reliability": [wears_off], "origin": [quotes]}
-
-
-@pytest.fixture(scope="module")
-def world() -> tuple[nous.Evidence, pd.DataFrame]:
-    """500 questions, 250 of them settled, and the truths of the others."""
-    truth, evidence = nous.TrustModel("1", "1", terms=TERMS, **WORLD).simulate(
-        table(np.random.default_rng(3), 500, 6), seed=11, parameters=TRUE
-    )
-    return evidence.with_settled(truth.settled.iloc[:250]), truth.settled.iloc[250:]
-
-
-@pytest.fixture(scope="module")
-def learned(world: tuple[nous.Evidence, pd.DataFrame]) -> nous.Trust:
-    return nous.TrustModel("1", "1", terms=TERMS, **WORLD).fit(world[0], seed=0)
-
-
-def loss(trust: nous.Trust, evidence: nous.Evidence, test: pd.DataFrame) -> float:
-    return float(trust.posteriors(evidence).score(test)["log_loss"])
-
-
-@pytest.mark.slow
-def test_the_parameters_of_terms_are_learned(learned: nous.Trust) -> None:
-    for name, true in TRUE.items():
-        draws = learned.flat[name]
-        assert abs(draws.mean() - true) < 3.0 * draws.std(), name
-    # The world tells of both terms: far from nothing, and narrower than the prior.
-    for name, prior_sd in (("reliability_wears_off_slope", 0.6), ("origin_quotes_b", 2.0)):
-        draws = learned.flat[name]
-        assert draws.std() < 0.3 * prior_sd and draws.mean() > 4.0 * draws.std(), name
-
-
-@pytest.mark.long
-def test_beliefs_are_better_with_the_terms_than_without_or_with_shuffled_columns(
-    learned: nous.Trust, world: tuple[nous.Evidence, pd.DataFrame]
-) -> None:
-    evidence, test = world
-    good = loss(learned, evidence, test)
-    without = nous.TrustModel("1", "1", **WORLD).fit(evidence, seed=0)
-    assert good < loss(without, evidence, test) - 0.02
-    rng = np.random.default_rng(0)
-    shuffled = {name: rng.permutation(evidence.claims[name].to_numpy()) for name in ("age", "quotes")}
-    noise = nous.Evidence(evidence.claims.assign(**shuffled), settled=evidence.settled)
-    blind = nous.TrustModel("1", "1", terms=TERMS, **WORLD).fit(noise, seed=0)
-    assert good < loss(blind, noise, test) - 0.02
-    assert blind.flat["reliability_wears_off_slope"].mean() < 0.3 * learned.flat["reliability_wears_off_slope"].mean()
-
-
-# ------------------------------------------------------------------------------------------------- ways of fitting
-
-
-def on_log(xp: Any, sample: Any, columns: Any) -> Any:
-    return sample("slope", dist.Normal(0.0, 1.0)) * xp.log(columns["age"])
-
-
-def on_log_lag(xp: Any, sample: Any, pairs: Any) -> Any:
-    return sample("b", dist.Normal(0.0, 1.0)) * (xp.log(pairs.lag) + xp.log(pairs.later["age"]))
-
-
-LOGS = nous.TrustModel(
-    "1", "1", nous.Origin(strong=None), answers={"x": 5}, terms={"reliability": [on_log], "origin": [on_log_lag]}
-)
-
-
-@pytest.mark.parametrize("backend", ["numpyro", "pyro"])
-def test_padding_gives_terms_only_rows_that_there_are(backend: str) -> None:
-    """log(0) of a row of padding would leave no gradient."""
-    if backend == "pyro":
-        pytest.importorskip("pyro", reason="pyro is not installed: there is no second backend to fit on")
-    evidence = some_evidence(8, 40, 3)
-    alone = some_evidence(9, 40, 1).claims.assign(entity=lambda t: "z" + t["entity"])
-    both = nous.Evidence(pd.concat([evidence.claims, alone]).drop(columns="claim"))
-    fit = LOGS.fit(both, nous.SVI(steps=200, draws=20, batch_claims=60), learn_from="all", backend=backend)
-    assert all(np.isfinite(draws).all() for draws in fit.flat.values()) and np.isfinite(fit.sample_stats["loss"]).all()
-
-
-def test_a_batch_without_pairs_is_padded_with_a_pair_of_another_one() -> None:
-    evidence = some_evidence(8, 6, 3)
-    blueprint = draw_up(LOGS, evidence)
-    encoded = blueprint.encode(evidence)
-    problems = [compile_problem(encoded, np.arange(first, first + 2)) for first in (0, 2, 4)]
-    lone = some_evidence(9, 3, 1)
-    single = compile_problem(blueprint.encode(lone), np.arange(3))
-    assert single.layout.listed == 0 and fitting.with_pair(problems[0], problems) is problems[0]
-    found = fitting.with_pair(single, [single, *problems]).data["listed_own"]
-    np.testing.assert_array_equal(found[:, 0], problems[0].data["listed_own"][:, 0])
-    layout, _, stacked = fitting.batched(blueprint, encoded, problems, fitting.Mould(2.0))
-    assert layout.listed > problems[0].layout.listed and (stacked["listed_own"] > 0.0).all()
-    assert (stacked["reliability own"] > 0.0).all() and stacked["reliability own"].shape[-1] > 6
-
-
-def test_a_single_question_is_not_padded_for_the_sake_of_its_pairs() -> None:
-    model = nous.TrustModel(terms={"origin": [quotes]}, answers={"x": 5})
-    blueprint = draw_up(model, None)
-    for claims in (3, 16, 33, 60, 128, 300):
-        evidence = some_evidence(2, 1, claims)
-        layout = compile_problem(blueprint.encode(evidence), np.arange(1)).layout
-        assert layout.listed == sum(min(j, 32) for j in range(claims))
-        padded = ladder(layout)
-        assert padded.listed >= layout.listed and padded.slots < max(2 * claims, 17)
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("backend", ["numpyro", "pyro"])
-def test_both_samplers_take_terms(backend: str) -> None:
-    if backend == "pyro":
-        pytest.importorskip("pyro", reason="pyro is not installed: there is no second backend to fit on")
-    evidence = some_evidence(8, 15, 3)
-    options = nous.NUTS(num_warmup=30, num_samples=20, num_chains=1)
-    fit = LOGS.fit(evidence, options, learn_from="all", backend=backend)
-    assert fit.posterior_draws["reliability_on_log_slope"].shape == (1, 20)
-    assert fit.flat["origin_on_log_lag_b"].std() > 0.1
-
-
-def test_a_fit_goes_on_with_terms() -> None:
-    evidence = some_evidence(8, 15, 3)
-    first = LOGS.fit(evidence, nous.SVI(steps=100, draws=10), learn_from="all")
-    second = first.update(evidence, nous.SVI(steps=100, draws=10))
-    assert list(second.flat) == list(first.flat) and "reliability_on_log_slope" in second.flat
-
-
-def test_terms_of_one_name_share_no_compiled_code() -> None:
-    def make(sign: float) -> Any:
-        def tilt(xp: Any, sample: Any, columns: Any) -> Any:
-            return sign * sample("slope", dist.HalfNormal(1.0)) + 0.0 * columns["age"]
-
-        return tilt
-
-    evidence = some_evidence(8, 15, 3)
-    one, two = make(1.0), make(-1.0)
-    models = [nous.TrustModel("1", origin=None, answers={"x": 5}, terms={"reliability": [f]}) for f in (one, two, one)]
-    keys = [draw_up(model, evidence).plan.key for model in models]
-    assert keys[0] == keys[2] and keys[0] != keys[1] and hash(keys[0]) == hash(keys[2])
-    before = svi.block_runner.cache_info().misses
-    fits = [model.fit(evidence, nous.SVI(steps=100, draws=10), learn_from="all") for model in models]
-    assert svi.block_runner.cache_info().misses == before + 2
-    losses = [fit.sample_stats["loss"] for fit in fits]
-    np.testing.assert_array_equal(losses[0], losses[2])
-    assert (losses[0] != losses[1]).any()
 
 
 # ------------------------------------------------------------------------------------------------ names and priors
@@ -542,7 +338,7 @@ OWN = (wears_off, by_place, quotes, recent)
 def test_a_saved_trust_comes_back_with_its_terms(saved: tuple[Path, nous.Trust]) -> None:
     path, trust = saved
     evidence, _ = asked()
-    for given in (OWN, {f"{__name__}:{f.__name__}": f for f in OWN}):
+    for given in (OWN, {f"{f.__module__}:{f.__name__}": f for f in OWN}):
         back = nous.load(path, terms=given)
         assert back.model.terms == trust.model.terms and back.blueprint.plan.key == trust.blueprint.plan.key
         np.testing.assert_array_equal(back.posteriors(evidence).probability, trust.posteriors(evidence).probability)
@@ -552,11 +348,11 @@ def test_a_file_wants_the_terms_that_it_was_learned_with(saved: tuple[Path, nous
     path, _ = saved
     with pytest.raises(nous.ModelError, match=r"own terms.*give nous\.load\(path, terms=\[\.\.\.\]\) the functions"):
         nous.load(path)
-    with pytest.raises(nous.ModelError, match=rf"the functions {__name__}:recent \(got .*wears_off"):
+    with pytest.raises(nous.ModelError, match=rf"the functions {recent.__module__}:recent \(got .*wears_off"):
         nous.load(path, terms=OWN[:-1])
     with pytest.raises(nous.ModelError, match=r"learned without the term .*:on_log"):
         nous.load(path, terms=[*OWN, on_log])
-    changed = {f"{__name__}:{f.__name__}": f for f in OWN} | {f"{__name__}:wears_off": by_place}
+    changed = {f"{f.__module__}:{f.__name__}": f for f in OWN} | {f"{wears_off.__module__}:wears_off": by_place}
     with pytest.raises(nous.ModelError, match=r"wears_off declares other parameters than it did .*level.*slope"):
         nous.load(path, terms=changed)
 
@@ -566,181 +362,3 @@ def test_a_file_without_terms_takes_none(tmp_path: Path) -> None:
     assert nous.load(tmp_path / "t.nc").model.terms == {}
     with pytest.raises(nous.ModelError, match="learned without the term .*wears_off; its terms are"):
         nous.load(tmp_path / "t.nc", terms=[wears_off])
-
-
-# --------------------------------------------------------------------------------------------------------- errors
-
-
-def twice(xp: Any, sample: Any, columns: Any) -> Any:
-    return (sample("a", dist.Normal(0.0, 1.0)) + sample("a", dist.Normal(0.0, 1.0))) * columns["age"]
-
-
-def number(xp: Any, sample: Any, columns: Any) -> Any:
-    return sample("a", dist.Normal(0.0, 1.0))
-
-
-def nothing(xp: Any, sample: Any, columns: Any) -> Any:
-    return None
-
-
-def averages(xp: Any, sample: Any, columns: Any) -> Any:
-    return columns["age"] - columns["age"].mean()
-
-
-def fails(xp: Any, sample: Any, columns: Any) -> Any:
-    return xp.cosine(columns["age"])
-
-
-def lists(xp: Any, sample: Any, columns: Any) -> Any:
-    return sum(columns[name] for name in columns)
-
-
-def no_prior(xp: Any, sample: Any, columns: Any) -> Any:
-    return sample("a", 1.0) * columns["age"]
-
-
-def no_size(xp: Any, sample: Any, columns: Any) -> Any:
-    return sample("a", dist.Normal(0.0, 1.0), 0) * columns["age"]
-
-
-def no_name(xp: Any, sample: Any, columns: Any) -> Any:
-    return sample("a b", dist.Normal(0.0, 1.0)) * columns["age"]
-
-
-def by_number(xp: Any, sample: Any, columns: Any) -> Any:
-    return columns[3]
-
-
-def peeks(xp: Any, sample: Any, columns: Any) -> Any:
-    return columns["value"]
-
-
-def agrees(xp: Any, sample: Any, pairs: Any) -> Any:
-    return xp.where(pairs.same("value"), 1.0, pairs.lag)
-
-
-def log(xp: Any, sample: Any, pairs: Any) -> Any:
-    return sample("strangers", dist.Normal(0.0, 1.0)) + pairs.lag
-
-
-def age(xp: Any, sample: Any, columns: Any) -> Any:
-    return sample("x", dist.Normal(0.0, 1.0)) + columns["age"]
-
-
-DECLARING = [
-    ("reliability", twice, r"terms\['reliability'\]: twice: sample\('a', \.\.\.\) is called twice"),
-    ("reliability", number, r"must give an array of shape \(claims,\), here \(5,\), but gave shape \(\)"),
-    ("reliability", nothing, "must give an array of shape .* but gave None"),
-    ("reliability", averages, "what it gives for a row depends on other rows"),
-    ("reliability", fails, "fails failed with AttributeError: .*cosine"),
-    ("reliability", lists, "lists failed with TypeError: the columns of a term cannot be listed"),
-    ("reliability", no_prior, "sample.'a', .*a prior must be a scalar numpyro distribution"),
-    ("reliability", no_size, r"sample\('a', size=0\): the size is a whole number from 1, or None"),
-    ("reliability", no_name, r"sample\('a b', \.\.\.\): the name of a parameter is a word"),
-    ("reliability", by_number, "reads the column 3: the name of a column is text"),
-    ("reliability", peeks, "reads the column 'value': only what is known before a claim is read may enter"),
-    ("origin", agrees, "reads the column 'value'"),
-    ("origin", wears_off, "wears_off failed with TypeError"),
-    ("reliability", lambda xp, sample, columns: columns["age"], "is no term; give functions with a name"),
-    ("reliability", "wears_off", "is no term; give functions with a name"),
-    ("reliability", dict, "is no term; give functions with a name"),
-]
-
-
-@pytest.mark.parametrize(("part", "function", "message"), DECLARING)
-def test_a_term_that_does_not_keep_to_the_protocol_is_refused(part: str, function: Any, message: str) -> None:
-    with pytest.raises(nous.ModelError, match=message):
-        nous.TrustModel(terms={part: [function]})
-
-
-MODELS: list[tuple[dict[str, Any], str]] = [
-    ({"terms": {"errors": [wears_off]}}, r"no part 'errors' takes terms; allowed are \['reliability', 'freshness'"),
-    ({"terms": {"reliability": wears_off}}, "must be a list of functions"),
-    ({"terms": {"reliability": [wears_off, wears_off]}}, "two terms are called 'wears_off'"),
-    ({"terms": {"origin": [quotes]}, "origin": None}, r"no part 'origin' that takes terms in this model; there are"),
-    ({"terms": {"freshness": [wears_off]}, "origin": None}, r"no part 'freshness' that takes terms"),
-    ({"terms": {"popularity": [wears_off]}}, r'popularity has one with Errors\(popularity="1"\)'),
-    ({"terms": {"origin": [log]}}, r"its parameter 'strangers' would be called 'log_strangers', as another one"),
-    ({"terms": {"reliability": [age]}, "reliability": "1 + age_x"}, "would be called 'age_x', as another one"),
-    (
-        {"terms": {"reliability": [wears_off]}, "priors": {"reliability": {"slope": dist.Normal(0, 1)}}},
-        "wears_off_slope",
-    ),
-]
-
-
-@pytest.mark.parametrize(("given", "message"), MODELS)
-def test_terms_where_there_is_no_place_for_them_are_refused(given: dict[str, Any], message: str) -> None:
-    with pytest.raises(nous.ModelError, match=message):
-        nous.TrustModel(**given)
-
-
-def test_what_a_claim_says_is_no_column() -> None:
-    for column in SAID:
-
-        def reads(xp: Any, sample: Any, pairs: Any, column: str = column) -> Any:
-            return pairs.earlier[column]
-
-        with pytest.raises(nous.ModelError, match=f"reads the column '{column}'"):
-            declare("origin", reads)
-
-
-COLUMNS: list[tuple[Any, str]] = [
-    (lambda t: t.drop(columns="age"), r"wears_off: there is no column 'age'"),
-    (
-        lambda t: t.assign(age=t["age"].where(t.index > 2)),
-        r"column 'age' is missing in 3 of 12 rows.*do without",
-    ),
-    (lambda t: t.assign(age="old"), r"wears_off: column 'age' must hold numbers; it holds for example 'old'"),
-    (lambda t: t.assign(age=-2.0), r"wears_off gives nan for 12 of 12 claims, first where claim age = -2"),
-]
-
-
-@pytest.mark.parametrize(("change", "message"), COLUMNS)
-def test_columns_that_a_term_cannot_use_are_refused(change: Any, message: str) -> None:
-    evidence = nous.Evidence(change(some_evidence(1, 4, 3).claims))
-    model = nous.TrustModel("1", origin=None, answers={"x": 5}, terms={"reliability": [wears_off]})
-    with pytest.raises(nous.ModelError, match=message):
-        model.fit(evidence, nous.SVI(steps=100), learn_from="all")
-    with pytest.raises(nous.ModelError, match=message):
-        model.program(evidence, learn_from="all")
-    with pytest.raises(nous.ModelError, match=message):
-        model.default_trust(draws=3).posteriors(evidence)
-
-
-def test_columns_of_pairs_are_checked_too() -> None:
-    claims = some_evidence(1, 4, 3).claims
-    model = nous.TrustModel("1", "1", answers={"x": 5}, terms={"origin": [recent]})
-    with pytest.raises(nous.ModelError, match=r"terms\['origin'\]: recent: column 'channel' is missing in 1 of 12"):
-        model.fit(nous.Evidence(claims.assign(channel=claims["channel"].where(claims.index != 4))))
-    logs = nous.TrustModel("1", "1", answers={"x": 5}, terms={"origin": [on_log_lag]})
-    with pytest.raises(nous.ModelError, match="on_log_lag gives nan for 12 of 12 pairs, first where lag = 1, later"):
-        logs.default_trust(draws=2).posteriors(nous.Evidence(claims.assign(age=-1.0)))
-
-
-def test_a_term_that_branches_on_values_is_refused_where_it_is_compiled() -> None:
-    def branches(xp: Any, sample: Any, columns: Any) -> Any:
-        slope = sample("slope", dist.Normal(0.0, 1.0))
-        return slope * columns["age"] if slope > 0.0 else 0.0 * columns["age"]
-
-    model = nous.TrustModel("1", origin=None, answers={"x": 5}, terms={"reliability": [branches]})
-    with pytest.raises(nous.ModelError, match="branches failed with TracerBoolConversionError"):
-        model.fit(some_evidence(1, 4, 3), nous.SVI(steps=100), learn_from="all")
-
-
-def test_a_term_keeps_to_what_it_declared() -> None:
-    calls = []
-
-    def unsteady(xp: Any, sample: Any, columns: Any) -> Any:
-        calls.append(1)
-        name, column = ("a", "age") if len(calls) <= 2 else ("b", "age")
-        if len(calls) == 5:
-            name, column = "a", "place"
-        return sample(name, dist.Normal(0.0, 1.0)) * columns[column]
-
-    model = nous.TrustModel("1", origin=None, answers={"x": 5}, terms={"reliability": [unsteady]})
-    evidence = some_evidence(1, 4, 3)
-    trust = model.default_trust(draws=2)
-    for message in ("declares 'b', which", "declares 'b', which", "reads 'claim place', which"):
-        with pytest.raises(nous.ModelError, match=f"{message} it did not when the model was made"):
-            trust.posteriors(evidence)

@@ -126,6 +126,7 @@ def test_the_backends_agree(seed: int, given: dict[str, bool]) -> None:
     assert apart(exact, on_torch(case, torch.float32)) < SINGLE
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", [172])
 def test_the_backends_agree_in_single_precision(seed: int) -> None:
     case = Case(seed)

@@ -64,9 +64,19 @@ def test_an_update_knows_new_sources_and_a_trust_from_a_file(
     loaded = nous.load(tmp_path / "t.nc")
     new = WORLD.claims.iloc[:60].assign(source="newcomer", claim=[f"new {i}" for i in range(60)])
     grown = nous.Evidence(pd.concat([WORLD.claims, new]), settled=WORLD.learn)
-    updated, direct = loaded.update(grown), MODEL.fit(grown, seed=0)
-    assert "newcomer" in updated.sources.index and steps(updated) < steps(direct)
-    assert apart(updated, direct) < 0.25
+    few = nous.SVI(steps=200, draws=50)
+    updated, direct = loaded.update(grown, few), earlier.update(grown, few)
+    assert "newcomer" in updated.sources.index and "newcomer" not in earlier.sources.index
+    for name, draws in direct.flat.items():
+        np.testing.assert_array_equal(updated.flat[name], draws)
+
+
+@pytest.mark.long
+def test_an_update_with_new_sources_ends_where_a_fresh_fit_ends(evidence: nous.Evidence, earlier: Trust) -> None:
+    new = WORLD.claims.iloc[:60].assign(source="newcomer", claim=[f"new {i}" for i in range(60)])
+    grown = nous.Evidence(pd.concat([WORLD.claims, new]), settled=WORLD.learn)
+    updated, direct = earlier.update(grown), MODEL.fit(grown, seed=0)
+    assert steps(updated) < steps(direct) and apart(updated, direct) < 0.25
 
 
 def test_an_update_is_by_svi(evidence: nous.Evidence, earlier: Trust) -> None:

@@ -1,0 +1,77 @@
+"""Beliefs about set-valued questions, item by item."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+
+from nousppl import calibration
+from nousppl.calibration import Marks
+from nousppl.errors import EvidenceError
+from nousppl.items import Items
+from nousppl.models.shapes import AnyOf
+from nousppl.ragged import Floats, Ints
+from nousppl.sets import shares
+
+if TYPE_CHECKING:
+    from nousppl.beliefs import Beliefs
+
+COLUMNS = ["entity", "attribute", "item", "probability"]
+
+
+def no_items() -> pd.DataFrame:
+    """The table of items where no question is set-valued."""
+    return pd.DataFrame(columns=COLUMNS)
+
+
+def item_table(items: Items | None, questions: pd.DataFrame, offset: Ints, probability: Floats) -> pd.DataFrame:
+    """A row an item of a set-valued question: entity, attribute, item, probability that it holds.
+
+    Args:
+        items: of the set-valued questions; None where there are none.
+        questions: all questions.
+        offset: (questions + 1,) where the cells of each start.
+        probability: (cells,)
+    """
+    if items is None:
+        return no_items()
+    parts = []
+    for question in items.groups:
+        chances = probability[offset[question] : offset[question + 1]] @ shares(items, question)
+        row = questions.iloc[question]
+        table = pd.DataFrame({"item": items.names(question), "probability": chances})
+        parts.append(table.assign(entity=row["entity"], attribute=row["attribute"])[COLUMNS])
+    return pd.concat(parts, ignore_index=True) if parts else no_items()
+
+
+def item_marks(beliefs: Beliefs, settled: pd.DataFrame) -> Marks:
+    """Whether each item of the settled questions holds, against its probability.
+
+    Raises:
+        EvidenceError: no settled fact is about a set-valued question of these.
+    """
+    table = beliefs.items
+    facts = settled[["entity", "attribute", "value"]].drop_duplicates(["entity", "attribute"])
+    table = table.merge(facts, on=["entity", "attribute"])
+    if not len(table):
+        raise EvidenceError(
+            f"settled: none of {len(settled)} rows is about a set-valued question of these beliefs; allowed are "
+            "questions whose shape is AnyOf"
+        )
+    shapes = {attribute: shape for attribute, shape in beliefs.shapes.items() if isinstance(shape, AnyOf)}
+    rows = zip(table["attribute"], table["item"], table["value"], strict=True)
+    holds = np.array([item in shapes[attribute].items(value) for attribute, item, value in rows])
+    chances = np.clip(table["probability"].to_numpy(), 0.0, 1.0)
+    return calibration.mark_matrix(np.stack([1.0 - chances, chances], axis=1), holds.astype(np.intp))
+
+
+def canonical(beliefs: Beliefs, settled: pd.DataFrame) -> pd.DataFrame:
+    """The settled facts with lists written as the answers are."""
+    shapes = {attribute: shape for attribute, shape in beliefs.shapes.items() if isinstance(shape, AnyOf)}
+    if not shapes or not {"attribute", "value"} <= set(settled.columns):
+        return settled
+    pairs = zip(settled["attribute"], settled["value"], strict=True)
+    values = [shapes[a].text(shapes[a].items(v)) if a in shapes else v for a, v in pairs]
+    return settled.assign(value=pd.Series(values, dtype=object, index=settled.index))
