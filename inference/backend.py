@@ -153,6 +153,31 @@ class Jax:
         return jax.lax.stop_gradient(x).max(-1)
 
     @staticmethod
+    def fixed(x: Any) -> jax.Array:
+        """As ``jax.lax.stop_gradient``."""
+        return jax.lax.stop_gradient(x)
+
+    @staticmethod
+    def erfc(x: Any) -> jax.Array:
+        """As ``jax.scipy.special.erfc``."""
+        return jax.scipy.special.erfc(x)
+
+    @staticmethod
+    def sort_last(parts: Sequence[jax.Array]) -> jax.Array:
+        """As ``jnp.sort``."""
+        rows = max(part.shape[0] for part in parts)
+        whole = jnp.concatenate([jnp.broadcast_to(part, (rows, part.shape[1])) for part in parts], axis=1)
+        return jnp.sort(jax.lax.stop_gradient(whole), axis=-1)
+
+    @staticmethod
+    def cut_evenly(x: jax.Array, mass: jax.Array, points: int) -> jax.Array:
+        """By interpolation in the running sums."""
+        x, mass = jax.lax.stop_gradient((x, mass))
+        total = jnp.concatenate([jnp.zeros_like(mass[:, :1]), jnp.cumsum(mass, axis=-1)], axis=-1)
+        wanted = total[:, -1:] * jnp.arange(points) / (points - 1.0)
+        return jax.vmap(jnp.interp)(wanted, total, x)
+
+    @staticmethod
     def scan(function: Callable[[Any, Any], Any], start: Any, over: tuple[jax.Array, ...]) -> Any:
         """As ``jax.lax.scan``."""
         return jax.lax.scan(function, start, over)[1]

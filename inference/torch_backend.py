@@ -146,6 +146,32 @@ class Torch:
         """As ``torch.amax``."""
         return x.detach().amax(-1)
 
+    def fixed(self, x: torch.Tensor) -> torch.Tensor:
+        """As ``detach``."""
+        return x.detach()
+
+    def erfc(self, x: torch.Tensor) -> torch.Tensor:
+        """As ``torch.special.erfc``."""
+        return torch.special.erfc(x)
+
+    def sort_last(self, parts: Sequence[torch.Tensor]) -> torch.Tensor:
+        """As ``torch.sort``."""
+        rows = max(part.shape[0] for part in parts)
+        whole = torch.cat([part.expand(rows, part.shape[1]) for part in parts], dim=1)
+        return whole.detach().sort(dim=-1).values
+
+    def cut_evenly(self, x: torch.Tensor, mass: torch.Tensor, points: int) -> torch.Tensor:
+        """By interpolation in the running sums."""
+        x, mass = x.detach(), mass.detach()
+        total = pad(mass.cumsum(-1), (1, 0))
+        wanted = total[:, -1:] * torch.arange(points, dtype=total.dtype) / (points - 1.0)
+        right = torch.searchsorted(total, wanted, right=True).clamp(1, x.shape[1] - 1)
+        low, high = total.gather(1, right - 1), total.gather(1, right)
+        width = high - low
+        share = torch.where(width > 0.0, (wanted - low) / torch.where(width > 0.0, width, 1.0), 0.0)
+        left = x.gather(1, right - 1)
+        return left + share.clamp(0.0, 1.0) * (x.gather(1, right) - left)
+
     def scan(self, function: Callable[[Any, Any], Any], start: Any, over: tuple[torch.Tensor, ...]) -> Any:
         """A loop."""
         outs = []

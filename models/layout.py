@@ -18,6 +18,21 @@ class Lanes(NamedTuple):
     """Number of runs."""
 
 
+class NumberSet(NamedTuple):
+    """Questions about numbers with about as many claims, in as many orders."""
+
+    width: int
+    """Most claims of a question."""
+    orders: int
+    """Most orders of a question."""
+    questions: int
+
+    @property
+    def prefix(self) -> str:
+        """What the names of the arrays of the set begin with."""
+        return f"number{self.width}x{self.orders} "
+
+
 class Layout(NamedTuple):
     """Sizes and switches; hashable, so that code is compiled once per layout.
 
@@ -95,6 +110,10 @@ class Layout(NamedTuple):
     """Entries of set-valued questions."""
     set_cells: int = 0
     """Cells of set-valued questions."""
+    numbers: tuple[NumberSet, ...] = ()
+    """Questions about numbers, by the number of their claims and orders."""
+    points: int = 64
+    """Intervals that the integral over a number is cut into, and one."""
     periods: int = 0
     """Entries of questions about what is true for a while."""
     period_cells: int = 0

@@ -126,6 +126,23 @@ class Namespace(Arithmetic, Protocol):
         """The largest element along the last axis, without a gradient."""
         ...
 
+    def fixed(self, x: Array) -> Array:
+        """``x`` without a gradient."""
+        ...
+
+    def erfc(self, x: Array) -> Array:
+        """Elementwise complementary error function."""
+        ...
+
+    def sort_last(self, parts: Sequence[Array]) -> Array:
+        """Matrices side by side, each row sorted; without a gradient. A matrix with one row has it for all rows."""
+        ...
+
+    def cut_evenly(self, x: Array, mass: Array, points: int) -> Array:
+        """(rows, points) places that cut the mass of each row into equal parts, both ends among them; without a
+        gradient. ``x`` (rows, g) ascends, ``mass`` (rows, g - 1) is that of the intervals, spread evenly in each."""
+        ...
+
     def scan(self, function: Callable[[Any, Any], tuple[Any, Any]], start: Any, over: tuple[Array, ...]) -> Any:
         """``state, out = function(state, (x[i] for x in over))`` for each i in turn; the outs stacked."""
         ...

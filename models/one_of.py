@@ -17,6 +17,7 @@ from nousppl.models.denial import stated
 from nousppl.models.layout import Layout
 from nousppl.models.logs import log_add
 from nousppl.models.namespace import Array, Namespace
+from nousppl.models.number import log_marginals
 from nousppl.models.origin import Echo, by_row_of_slot, echo, popularity
 from nousppl.models.shaped import with_density, with_shapes
 
@@ -91,7 +92,8 @@ def by_icell(xp: Namespace, layout: Layout, data: dict[str, Array], theta: dict[
             now = xp.where(data["icell_shaped"], xp.sum_by(entry_log, data["entry_icell"], layout.icells), now)
         return now + xp.take(of_order, data["icell_instance"])
 
-    return over_difficulty(xp, layout, data, theta, given)
+    logs = over_difficulty(xp, layout, data, theta, given)
+    return logs + log_marginals(xp, layout, data, theta, terms.echo) if layout.numbers else logs
 
 
 def over_orders(xp: Namespace, layout: Layout, data: dict[str, Array], in_order: Array) -> Array:

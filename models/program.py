@@ -41,6 +41,8 @@ PARTS = {
     "change": "log_rate",
     "sensitivity": "logit_sensitivity",
     "specificity": "logit_specificity",
+    "shift": "shift",
+    "spread": "log_spread",
 }
 """What a formula may predict for each claim -> its name among the parameters of the likelihood."""
 OF_QUESTIONS = "change"
@@ -183,8 +185,8 @@ def constants(xp: Namespace, plan: Plan, values: dict[str, Array], text_grid: Ar
             theta[name] = xp.sigmoid(values[f"errors_logit_{name}"])
     if "base_rates" in values:
         theta["base_rates"] = values["base_rates"]
-    theta |= {name.removeprefix("items_"): values[name] for name in values if name.startswith("items_")}
-    theta |= {name.removeprefix("state_"): values[name] for name in values if name.startswith("state_")}
+    for prefix in ("items_", "numbers_", "state_"):
+        theta |= {name.removeprefix(prefix): values[name] for name in values if name.startswith(prefix)}
     return theta
 
 

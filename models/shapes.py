@@ -7,6 +7,7 @@ A shape is a small object. It names the formulas of its sources' parameters; the
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -77,6 +78,65 @@ class AnyOf:
 
 
 @dataclass(frozen=True)
+class Number:
+    """A number: a poll's margin, a year, a count of guests.
+
+    The truth z is a real number, and what the sources can see of it is z plus an error that they all share. A fresh
+    claim is that plus the bias of its source and an error with its spread, with the chance that the source is reliable
+    (``TrustModel(reliability=...)``), and any number like those that are claimed of the attribute else; rounded to the
+    resolution. A repetition repeats the number. Numbers do not change over time.
+
+    The model counts in units of the attribute: its scale is the robust standard deviation (1.48 times the median
+    absolute deviation) of its claims in the evidence that is fitted, its centre their median. So bias, spread and
+    shared error are the same in percent as in fractions, and their priors fit any unit.
+
+    Attributes:
+        resolution: values that round to the same multiple of it are the same; in the unit of the values.
+        unit: shown beside numbers.
+        bias: formula of a source's bias, in units of the attribute's scale, over columns of claims and sources.
+        spread: formula of the log standard deviation of a source's error, in units of the attribute's scale.
+        centre: of the attribute, in place of the median of its claims.
+        scale: in place of the robust standard deviation of its claims.
+    """
+
+    name: ClassVar[str] = "number"
+    resolution: float
+    unit: str = ""
+    bias: str = "0 + (1|source)"
+    spread: str = "1 + (1|source)"
+    centre: float | None = None
+    scale: float | None = None
+
+    def __post_init__(self) -> None:
+        for name, value in (("resolution", self.resolution), ("scale", self.scale)):
+            if value is not None and not (_is_number(value) and value > 0):
+                raise ModelError(f"Number({name}={value!r}): allowed is a number above 0, in the unit of the values")
+        if self.centre is not None and not _is_number(self.centre):
+            raise ModelError(f"Number(centre={self.centre!r}): allowed is a number, in the unit of the values")
+        if not isinstance(self.unit, str):
+            raise ModelError(f"Number(unit={self.unit!r}): give text, such as '%'")
+
+    @property
+    def formulas(self) -> dict[str, str]:
+        """Part of the model -> formula, beyond those that all shapes share."""
+        return {"shift": self.bias, "spread": self.spread}
+
+    def text(self, value: float) -> str:
+        """A number with its unit, to about a tenth of the resolution."""
+        digits = max(1 - math.floor(math.log10(self.resolution)), 0)
+        return f"{value:.{digits}f}{' ' if self.unit and self.unit[0].isalpha() else ''}{self.unit}"
+
+
+def _is_number(value: Any) -> bool:
+    if isinstance(value, bool):
+        return False
+    try:
+        return math.isfinite(value)
+    except TypeError:
+        return False
+
+
+@dataclass(frozen=True)
 class WhileTrue:
     """True for a while: travelling, on sick leave, closed for works. On until its end, then off; no fade before.
 
@@ -104,8 +164,8 @@ class WhileTrue:
 NO_ITEM = "none"
 """The empty list."""
 
-Shape = OneOf | AnyOf | WhileTrue
-SHAPES: dict[str, type[Shape]] = {"one_of": OneOf, "any_of": AnyOf, "while_true": WhileTrue}
+Shape = OneOf | AnyOf | WhileTrue | Number
+SHAPES: dict[str, type[Shape]] = {"one_of": OneOf, "any_of": AnyOf, "while_true": WhileTrue, "number": Number}
 """Shapes by the names that files know them under."""
 
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from nousppl.inference.compiled import keep_compiled
     from nousppl.inference.options import NUTS, SVI
     from nousppl.model import TrustModel
-    from nousppl.models.shapes import AnyOf, OneOf, WhileTrue
+    from nousppl.models.shapes import AnyOf, Number, OneOf, WhileTrue
     from nousppl.models.specification import Errors, Origin
     from nousppl.power_scaling import sensitivity
     from nousppl.question import Question
@@ -53,6 +53,7 @@ __all__ = [
     "ModelError",
     "NousError",
     "NousWarning",
+    "Number",
     "OneOf",
     "Origin",
     "Question",
@@ -80,6 +81,7 @@ _HOMES = {
     "NUTS": "nousppl.inference.options",
     "SVI": "nousppl.inference.options",
     "AnyOf": "nousppl.models.shapes",
+    "Number": "nousppl.models.shapes",
     "Belief": "nousppl.belief",
     "Beliefs": "nousppl.beliefs",
     "CrossValidation": "nousppl.held_out",

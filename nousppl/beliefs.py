@@ -18,7 +18,9 @@ from nousppl._values import KINDS, join, read_values
 from nousppl.belief import verdicts
 from nousppl.beliefs_files import beliefs_columns, read_columns, read_file, write_file
 from nousppl.calibration import Floats, Ints, Marks
+from nousppl.errors import FileError, QuestionError
 from nousppl.models.shapes import Shape
+from nousppl.number_beliefs import NumberBeliefs
 from nousppl.tables import Table, open_table, show_row
 
 
@@ -62,6 +64,8 @@ class Beliefs:
     """(Q,) whether a settled truth of the question was used in the fit."""
     meta: Mapping[str, Any] = field(default_factory=dict)
     """Where the beliefs come from: number of draws, version."""
+    numbers: NumberBeliefs | None = None
+    """Beliefs about numbers, which have no cells and are no part of the Q questions; None where there are none."""
     shapes: Mapping[Any, Shape] = field(default_factory=dict)
     """Attribute -> shape, where it is not one of several; an answer of ``AnyOf`` is a whole list of items. Files do not
     keep it, nor the items."""
@@ -130,6 +134,26 @@ class Beliefs:
         table["answer"], table["probability"], table["other"] = self.cell_answer, self.probability, self.cell_other
         return table
 
+    def score_numbers(self, settled: pd.DataFrame, unseen: bool = False) -> pd.Series:
+        """Scores of the beliefs about numbers against settled ones.
+
+        Args:
+            settled: entity, attribute and value; facts about other attributes are left aside.
+            unseen: leave out the questions whose truth was used in the fit; else they are counted as ``seen``.
+
+        Returns:
+            coverage_50 and coverage_90 (share of truths in the central intervals), log_score (mean log density of the
+            truth, nats per unit of the values), crps (continuous ranked probability score) and rmse (of the mean), in
+            the unit of the values, n, seen, missing (facts about other questions).
+
+        Raises:
+            QuestionError: there are no beliefs about numbers.
+            EvidenceError: a settled value is no number, or nothing is to be scored.
+        """
+        if self.numbers is None:
+            raise QuestionError("score_numbers: none of these beliefs is about a number; use score")
+        return self.numbers.score(settled, unseen)
+
     def score_items(self, settled: pd.DataFrame) -> pd.Series:
         """`calibration.score` of the items of set-valued questions, each a question of its own with two answers.
 
@@ -159,8 +183,15 @@ class Beliefs:
         """Writes :meth:`to_frame` to a file ending in .parquet, .csv or .csv.gz.
 
         Raises:
-            FileError: another ending, or the file cannot be written.
+            FileError: another ending, the file cannot be written, or some beliefs are about numbers, which it has no
+                columns for.
         """
+        if self.numbers is not None:
+            raise FileError(
+                f"{path}: the file holds answers and their probabilities, and {len(self.numbers)} of these beliefs are "
+                "about numbers: write their table, .numbers.frame, by itself, and the others by "
+                "dataclasses.replace(beliefs, numbers=None).write(path)"
+            )
         write_file(self.to_frame(), Path(path))
 
     @classmethod
@@ -184,6 +215,8 @@ class Beliefs:
             EvidenceError: the table is no table of settled facts, none of them is about these questions, a question has
                 two truths, or a truth is outside a closed list of answers.
         """
+        if self.numbers is not None:
+            settled = settled[~self.numbers.concerns(settled)]
         table = open_table(beliefs_items.canonical(self, settled), "settled")
         if not len(table):
             return Facts(np.empty(0, np.intp), 0, 0)
@@ -290,7 +323,8 @@ class Beliefs:
     def __repr__(self) -> str:
         count = pd.Series(self.frame["verdict"]).value_counts()
         words = ", ".join(f"{number:,} {verdict}" for verdict, number in count.items())
-        return f"Beliefs({len(self):,} questions, {int(self.claims.sum()):,} claims: {words})"
+        numbers = "" if self.numbers is None else f"; {len(self.numbers):,} numbers"
+        return f"Beliefs({len(self):,} questions, {int(self.claims.sum()):,} claims: {words}{numbers})"
 
     def _repr_html_(self) -> str:
 

@@ -12,8 +12,11 @@ from nousppl.belief import Belief
 from nousppl.compile import compile_problem
 from nousppl.encode import Encoded
 from nousppl.items_belief import ItemsBelief
+from nousppl.lineage import status_of, with_lineage
 from nousppl.models.layout import Layout
-from nousppl.models.shapes import AnyOf, WhileTrue
+from nousppl.models.shapes import AnyOf, Number, WhileTrue
+from nousppl.number_belief import NumberBelief
+from nousppl.number_believe import believe_number
 from nousppl.periods import cells_of
 from nousppl.periods_belief import state_belief
 from nousppl.question import Question
@@ -25,7 +28,7 @@ if TYPE_CHECKING:
     from nousppl.trust import Trust
 
 Floats = NDArray[np.float64]
-AnyBelief = Belief | ItemsBelief
+AnyBelief = Belief | ItemsBelief | NumberBelief
 """A belief in the form that the shape of its question asks for."""
 
 WORK = 50_000_000
@@ -37,7 +40,10 @@ ASKED_DRAWS = 200
 
 def believe(trust: Trust, encoded: Encoded, question: Question, at: Floats | None = None) -> AnyBelief:
     """The belief about one question in full, in the form that its shape asks for."""
-    belief, shape = unfold(trust, encoded, question, at), trust.model.shapes.get(question.attribute)
+    shape = trust.model.shapes.get(question.attribute)
+    if isinstance(shape, Number):
+        return believe_number(trust, encoded, question, shape)
+    belief = unfold(trust, encoded, question, at)
     if isinstance(shape, AnyOf) and encoded.cells.items is not None:
         items = encoded.cells.items
         return ItemsBelief(belief, items.groups[question.index], shares(items, question.index), shape)
@@ -88,7 +94,7 @@ def unfold(trust: Trust, encoded: Encoded, question: Question, at: Floats | None
         origins_of=origins_of,
         fresh_of=fresh_of,
         facts_of=facts_of,
-        status=tuple(_status(encoded, int(start), j) for j in range(int(stop - start))),
+        status=tuple(status_of(encoded, int(start), j) for j in range(int(stop - start))),
         said=_said(encoded, question.index, int(start), int(stop)),
     )
 
@@ -128,28 +134,3 @@ def affordable(layout: Layout) -> int:
     """Number of draws that the belief about a question averages over: fewer, but at least 20, for very long ones."""
     one = layout.slots * layout.cells * max(layout.nodes, 1)
     return int(np.clip(WORK // max(one, 1), FEWEST_DRAWS, ASKED_DRAWS))
-
-
-def _status(encoded: Encoded, start: int, j: int) -> str:
-    coded = encoded.coded
-    if not encoded.used[start + j]:
-        return f"repeats {coded.claim_id[coded.claim_origin[start + j]]} (given)"
-    notes = ["own note"] if coded.claim_derived[start + j] else []
-    if coded.claim_denied[start + j] >= 0:
-        notes.append(f"denies {coded.answer_value[coded.claim_denied[start + j]]}")
-    if coded.claim_lasting[start + j] < 1.0:
-        notes.append(f"lasting {coded.claim_lasting[start + j]:g}")
-    return "; ".join(notes)
-
-
-def with_lineage(
-    encoded: Encoded, start: int, used: NDArray[np.bool_], among: NDArray[np.float64]
-) -> NDArray[np.float64]:
-    """Origins among all claims of a question, those whose origin is given included."""
-    n = len(used)
-    out = np.zeros((n, n + 1))
-    kept = np.flatnonzero(used)
-    out[np.ix_(kept, np.concatenate([[0], kept + 1]))] = among
-    given = np.flatnonzero(~used)
-    out[given, encoded.coded.claim_origin[start + given] - start + 1] = 1.0
-    return out

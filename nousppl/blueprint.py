@@ -18,7 +18,7 @@ from nousppl.models.denial import LOG_DENIAL
 from nousppl.models.hierarchy import INTERCEPT, Design, Encoding, Formula, encode
 from nousppl.models.priors import Prior, half_normal, log_normal, normal, student_t
 from nousppl.models.program import OF_QUESTIONS, Plan, Predictor, Site
-from nousppl.models.shapes import AnyOf, WhileTrue
+from nousppl.models.shapes import AnyOf, Number, WhileTrue
 from nousppl.models.specification import DENIED, Errors, Origin
 from nousppl.models.terms import PAIRS, OwnTerm
 from nousppl.text import GRID
@@ -37,8 +37,11 @@ _INTERCEPTS = {
     "change": normal(-float(np.log(365.0)), 1.5),
     "sensitivity": normal(1.0, 1.0),
     "specificity": normal(3.0, 1.0),
+    "spread": normal(-1.2, 1.0),
 }
 """Priors of intercepts; where a part has none its intercept is 0 unless the user gives it a prior."""
+GROUP_SD = {"shift": 0.3}
+"""Scale of the half-normal prior of a group's standard deviation, where it is not 0.7."""
 _ORIGIN_SITES = {"strangers": "origin_log_strangers", "affinity": "origin_affinity_sigma"}
 TRAP, CORRELATION = 0.02, 0.35
 """Medians of the priors of a trap and of the correlation of errors, which claims alone cannot move: chosen by the log
@@ -144,6 +147,9 @@ def default_priors(model: TrustModel) -> dict[str, dict[str, Prior]]:
             "logit_denial": normal(-3.0, 1.5),
             "logit_slip": normal(-2.0, 1.0),
         }
+    if any(isinstance(shape, Number) for shape in model.shapes.values()):
+        # In units of the attribute's scale.
+        out["numbers"] = {"log_scale": normal(0.0, 0.5), "shared": half_normal(0.5)}
     if any(isinstance(shape, WhileTrue) for shape in model.shapes.values()):
         out["state"] = {
             "logit_on": normal(0.0, 1.5),
@@ -186,7 +192,8 @@ def _formula_priors(formula: Formula, intercept: Prior | None) -> dict[str, Prio
     if formula.intercept and intercept is not None:
         priors[INTERCEPT] = intercept
     priors |= dict.fromkeys(formula.fixed, normal(0.0, 1.0))
-    return priors | {_group_key(group.name): half_normal(0.7) for group in formula.groups}
+    sd = GROUP_SD.get(formula.name, 0.7)
+    return priors | {_group_key(group.name): half_normal(sd) for group in formula.groups}
 
 
 def _group_key(term: str) -> str:
@@ -272,6 +279,8 @@ def assemble(
     sets = len(domains.of_shape(AnyOf))
     for name, prior in priors.get("items", {}).items():
         sites.append(Site(f"items_{name}", prior, sets if name == "logit_prevalence" else None))
+    measured = len(domains.of_shape(Number))
+    sites += [Site(f"numbers_{name}", prior, measured) for name, prior in priors.get("numbers", {}).items()]
     sites += [Site(f"state_{name}", prior, len(domains.lasting)) for name, prior in priors.get("state", {}).items()]
     if denials:
         sites.append(Site("errors_log_denial", priors["errors"]["log_denial"]))
@@ -398,10 +407,11 @@ def confusion_index(blueprint: Blueprint, sources: int) -> NDArray[np.int32]:
 
 def claims_of(encoded: Encoded, part: str, claims: NDArray[np.int64]) -> NDArray[np.int64]:
     """Those of some claims that a part of the model is about."""
-    items = encoded.cells.items
-    if part not in ("sensitivity", "specificity") or items is None:
+    of_shape = {"sensitivity": "sets", "specificity": "sets", "shift": "measured", "spread": "measured"}
+    if part not in of_shape:
         return claims
-    return claims[items.attribute[encoded.coded.claim_question[claims]] >= 0]
+    questions: NDArray[np.bool_] = getattr(encoded.cells, of_shape[part])
+    return claims[questions[encoded.coded.claim_question[claims]]]
 
 
 def centring(

@@ -19,6 +19,7 @@ from nousppl.lanes import lay_lanes
 from nousppl.listed import listed_affinities, listed_own, pair_links
 from nousppl.models.layout import Layout
 from nousppl.models.origin import subsets
+from nousppl.number_layout import lay_numbers
 from nousppl.ragged import (
     Floats,
     Ints,
@@ -113,7 +114,9 @@ def compile_problem(encoded: Encoded, questions: Ints, seed: int = 0, at: Floats
     if "pair_row" in data and "echo_pair" in data:
         data["pair_listed"] = data["echo_pair"]
     data |= shaped_arrays(encoded, data, slots, questions, claims, at)
-    layout = _layout(encoded, slots, questions, claims, data, len(groups))
+    arrays, sets = lay_numbers(encoded.cells.numbers, encoded.coded, slots, questions, claims)
+    data |= arrays
+    layout = _layout(encoded, slots, questions, claims, data, len(groups))._replace(numbers=sets)
     known = None if encoded.settled is None else encoded.settled.of(questions)
     if known is not None:
         sizes = np.diff(encoded.cells.offset)[questions]

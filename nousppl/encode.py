@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -23,6 +23,7 @@ from nousppl.models.program import OF_QUESTIONS
 from nousppl.models.shapes import AnyOf, Shape, WhileTrue
 from nousppl.models.specification import Errors, Origin
 from nousppl.models.terms import PAIRS, OwnTerm
+from nousppl.numbers import Numbers, find_numbers, find_scales
 from nousppl.own import PairColumns, claim_columns, pair_columns
 from nousppl.periods import Periods, find_periods
 from nousppl.ragged import offsets
@@ -34,6 +35,9 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 
+Kind = TypeVar("Kind")
+NUMBER = "number"
+"""Stands for the answer of a question about a number, which has one cell whatever is claimed."""
 CONFUSED = 20
 """Longest closed lists whose wrong answers have a learned law; in longer ones all are alike."""
 
@@ -47,12 +51,14 @@ class Domains:
         size: attribute -> K, number of plausible answers of an open domain.
         declared: open attributes whose K the user gave.
         shapes: attribute -> shape, where it is not one of several.
+        scales: attribute -> centre and scale, where it is a number.
     """
 
     closed: Mapping[Any, tuple[Any, ...]]
     size: Mapping[Any, int]
     declared: frozenset[Any] = frozenset()
     shapes: Mapping[Any, Shape] = field(default_factory=dict)
+    scales: Mapping[Any, tuple[float, float]] = field(default_factory=dict)
 
     @classmethod
     def of(
@@ -81,7 +87,8 @@ class Domains:
             closed[attribute] = values
         declared = frozenset(size)
         named = {} if evidence is None else _named_sizes(evidence, shapes or {})
-        return cls(closed, named | size, declared, shapes or {})
+        coded = None if evidence is None else evidence.coded
+        return cls(closed, named | size, declared, shapes or {}, find_scales(coded, shapes or {}, {}, answers or {}))
 
     @property
     def classes(self) -> tuple[tuple[Any, Any], ...]:
@@ -98,7 +105,7 @@ class Domains:
         """Attributes whose answers are true for a while."""
         return tuple(attribute for attribute, shape in self.shapes.items() if isinstance(shape, WhileTrue))
 
-    def of_shape(self, kind: type[AnyOf]) -> dict[Any, AnyOf]:
+    def of_shape(self, kind: type[Kind]) -> dict[Any, Kind]:
         """Attributes of a shape."""
         return {attribute: shape for attribute, shape in self.shapes.items() if isinstance(shape, kind)}
 
@@ -133,7 +140,8 @@ class Domains:
             a: self.size[a] if a in self.declared else max(self.size.get(a, 2), named.get(a, 2))
             for a in {**self.size, **named}
         }
-        return Domains(self.closed, merged, self.declared, self.shapes)
+        scales = find_scales(evidence.coded, self.shapes, self.scales)
+        return Domains(self.closed, merged, self.declared, self.shapes, scales)
 
 
 def is_confused(answers: Any) -> bool:
@@ -176,6 +184,8 @@ class Cells:
     """(named answers,) cell of each row of ``coded.answers``."""
     items: Items | None = None
     """Of set-valued questions; None where there are none."""
+    numbers: Numbers | None = None
+    """Of questions about numbers, which have one cell each; None where there are none."""
     periods: Periods | None = None
     """Of questions about what is true for a while; None where there are none."""
 
@@ -183,10 +193,20 @@ class Cells:
     def shaped(self) -> NDArray[np.bool_]:
         """(Q,) whether a question has another shape than one of several."""
         out = np.zeros(len(self.size), bool)
-        for shape in (self.items, self.periods):
+        for shape in (self.items, self.periods, self.numbers):
             if shape is not None:
                 out |= shape.attribute >= 0
         return out
+
+    @property
+    def sets(self) -> NDArray[np.bool_]:
+        """(Q,) whether a question is set-valued."""
+        return np.zeros(len(self.size), bool) if self.items is None else self.items.attribute >= 0
+
+    @property
+    def measured(self) -> NDArray[np.bool_]:
+        """(Q,) whether a question is about a number."""
+        return np.zeros(len(self.size), bool) if self.numbers is None else self.numbers.attribute >= 0
 
 
 @dataclass(frozen=True)
@@ -301,6 +321,9 @@ def _variants(coded: Coded, cells: Cells) -> Ints | None:
         out += cells.items.denied
     if cells.periods is not None:
         out += cells.periods.stated
+    if cells.numbers is not None:
+        code = cells.numbers.code[coded.row_answer[coded.row_start[:-1]]]
+        out += np.where(cells.measured[coded.claim_question], code - cells.numbers.code.min(initial=0), 0)
     return out[coded.row_claim] if out.any() else None
 
 
@@ -369,13 +392,15 @@ def build_cells(coded: Coded, frame: pd.DataFrame, domains: Domains, periods: Pe
     attributes = list(coded.attributes)
     lists, sets = domains.lists, domains.of_shape(AnyOf)
     items = find_items(coded, frame, sets, domains.closed, {**domains.size, **_counts(domains.closed)})
+    numbers = find_numbers(coded, domains.shapes, domains.scales)
     of_sets = items.attribute >= 0
     lasting = np.zeros(len(of_sets), bool) if periods is None else periods.attribute >= 0
+    measured = np.zeros(len(of_sets), bool) if numbers is None else numbers.attribute >= 0
     is_closed = np.array([a in lists for a in attributes], bool)
     lengths = [len(lists[a]) if a in lists else 0 for a in attributes]
     sizes = np.array([lengths[i] or domains.size.get(a, 2) for i, a in enumerate(attributes)], float)
     attribute = coded.question_attribute
-    closed = is_closed[attribute] | of_sets | lasting
+    closed = is_closed[attribute] | of_sets | lasting | measured
     named = np.bincount(question, minlength=len(coded.questions))
     size = np.where(closed, sizes[attribute], np.maximum(sizes[attribute], named + 1.0))
     _refuse_small_domains(coded, domains, named, attribute)
@@ -388,10 +413,13 @@ def build_cells(coded: Coded, frame: pd.DataFrame, domains: Domains, periods: Pe
         count = np.where(lasting, periods.sizes(), count)
         # It is not so, it is so, it is so until one of the ends.
         size = np.where(lasting, periods.ends + 2.0, size)
+    if numbers is not None:
+        count[measured], size[measured] = 1, numbers.size(numbers.attribute[measured])
     offset = offsets(count)
     rank = np.arange(len(question)) - offsets(named)[question]
     place = np.where(of_sets[question], items.cell_of(question, items.answer_set), rank)
     of_answer = offset[question] + np.where(lasting[question], values == True, place)  # noqa: E712
+    of_answer[measured[question]] = offset[question[measured[question]]]
     total = int(offset[-1])
     value = np.empty(total, object)
     klass = np.full(total, -1, np.int64)
@@ -407,6 +435,7 @@ def build_cells(coded: Coded, frame: pd.DataFrame, domains: Domains, periods: Pe
         value[offset[one] : offset[one + 1]] = as_text(items, shape, one)
     if periods is not None:
         value[np.repeat(lasting, count)] = periods.labels()
+    value[offset[:-1][measured]] = NUMBER
     other = np.zeros(total, bool)
     last = offset[1:][~closed] - 1
     other[last] = True
@@ -415,7 +444,8 @@ def build_cells(coded: Coded, frame: pd.DataFrame, domains: Domains, periods: Pe
     stands_for[last] = (size - named)[~closed]
     for one in items.groups:
         stands_for[offset[one] : offset[one + 1]] = ways(items, one)
-    return Cells(offset, value, other, stands_for, klass, size, closed, of_answer, items if sets else None, periods)
+    found = items if sets else None
+    return Cells(offset, value, other, stands_for, klass, size, closed, of_answer, found, numbers, periods)
 
 
 def _counts(closed: Mapping[Any, tuple[Any, ...]]) -> dict[Any, int]:

@@ -17,7 +17,9 @@ from nousppl.errors import ModelError
 from nousppl.evidence import Evidence
 from nousppl.items import DENIES
 from nousppl.model import TrustModel, prior_draws
-from nousppl.models.shapes import NO_ITEM, AnyOf
+from nousppl.models.shapes import NO_ITEM, AnyOf, Number
+from nousppl.number_simulate import simulate_number
+from nousppl.numbers import number_shapes
 from nousppl.simulate import simulate_question
 from nousppl.simulate_lists import simulate_lists
 from nousppl.tables import is_blank
@@ -82,7 +84,8 @@ class Generator:
     """
 
     def __init__(self, model: TrustModel, design: pd.DataFrame) -> None:
-        missing = sorted({str(a) for a in design["attribute"].unique() if a not in model.answers})
+        numbers = number_shapes(model.shapes)
+        missing = sorted({str(a) for a in design["attribute"].unique() if a not in model.answers and a not in numbers})
         if missing:
             raise ModelError(
                 f"simulate: answers of attribute {missing[0]!r} are not declared; give TrustModel(answers={{...}})"
@@ -94,7 +97,7 @@ class Generator:
                     f"simulate: answers[{attribute!r}] = {model.answers[attribute]}: a set-valued attribute needs the "
                     "list of its items"
                 )
-            first[attribute] = NO_ITEM
+            first[attribute] = _centre(attribute, shape) if isinstance(shape, Number) else NO_ITEM
         self.model = model
         filled = {"value": design["attribute"].map(first)}
         if DENIES in design:
@@ -124,6 +127,13 @@ class Generator:
         truths = []
         for index, attribute in enumerate(coded.questions["attribute"]):
             problem = self.problems[index]
+            if attribute in number_shapes(model.shapes):
+                found = simulate_number(rng, blueprint, encoded, draws, problem)
+                ids = coded.claim_id[problem.claims]
+                values[problem.claims], true_then[problem.claims] = found.values, found.truth
+                origins[problem.claims] = [ids[k] if k >= 0 else None for k in found.origins]
+                truths.append(found.truth)
+                continue
             written = write_out(blueprint, encoded, draws, index, seed=model.order_seed, problem=problem, laws=False)[0]
             drawn = self._drawn(rng, written, index, attribute)
             values[written.claims], true_then[written.claims] = drawn.values, drawn.truths
@@ -166,6 +176,16 @@ class Generator:
             labels[drawn.truths],
             [labels[k] if k >= 0 else None for k in drawn.denies],
         )
+
+
+def _centre(attribute: Any, shape: Number) -> float:
+    """The centre of a number whose unit is given."""
+    if shape.centre is None or shape.scale is None:
+        raise ModelError(
+            f"simulate: attribute {attribute!r} is a number, whose unit is not known before there are claims; "
+            "give Number(centre=..., scale=...)"
+        )
+    return shape.centre
 
 
 def _labels(given: Any) -> list[Any]:

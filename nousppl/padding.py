@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from nousppl.compile import Problem
 from nousppl.lanes import padded_lanes
 from nousppl.models.layout import Lanes, Layout
+from nousppl.number_layout import padded_numbers, rounded_numbers
 
 SIZES = (
     "questions",
@@ -171,6 +172,7 @@ def rounded(layouts: list[Layout]) -> Layout:
         shaped=any(layout.shaped for layout in layouts),
         denials=any(layout.denials for layout in layouts),
         lasting=any(layout.lasting for layout in layouts),
+        numbers=rounded_numbers(layouts),
         pinned=any(layout.pinned for layout in layouts),
         lanes=_rounded_lanes([lanes for layout in layouts for lanes in layout.lanes], 1.0),
     )
@@ -206,6 +208,7 @@ class Mould:
             wide = layout._replace(
                 **{name: int(getattr(layout, name) * self._room) for name in SIZES},  # type: ignore[arg-type]
                 lanes=_rounded_lanes(list(layout.lanes), self._room),
+                numbers=rounded_numbers([layout], self._room),
             )
             held = rounded([wide if held is None else held, wide])
         self._held[key] = held, most if claims <= most else _round_up(int(claims * self._room))
@@ -224,9 +227,9 @@ def pad(problem: Problem, layout: Layout) -> dict[str, NDArray[Any]]:
 
     The arrays of claims (``claim_...``) keep their size unless ``pad_claims`` is used: they belong to the designs.
     """
-    out = padded_lanes(problem.data, problem.layout, layout)
+    out = padded_lanes(problem.data, problem.layout, layout) | padded_numbers(problem.data, problem.layout, layout)
     for name, array in problem.data.items():
-        if name.startswith("lane"):
+        if name.startswith(("lane", "number")):
             continue
         dimension = _DIMENSION.get(name) or _DIMENSION.get(name.split("_")[0])
         out[name] = array if dimension is None else _padded(name, array, dimension, problem.layout, layout)

@@ -240,6 +240,7 @@ def _description(trust: Trust) -> dict[str, Any]:
         "encodings": {name: None if e is None else e.to_dict() for name, e in encodings.items()},
         "closed": [[_plain(a), [_plain(x) for x in v]] for a, v in domains.closed.items()],
         "size": [[_plain(a), k] for a, k in domains.size.items()],
+        "scales": [[_plain(a), list(pair)] for a, pair in domains.scales.items()],
         "declared": [_plain(a) for a in domains.declared],
         "affinity": None if blueprint.affinity is None else _affinity_plain(blueprint.affinity),
         "text_grid": None if blueprint.text_grid is None else list(blueprint.text_grid),
@@ -279,7 +280,8 @@ def _restore(tree: Any, terms: Mapping[str, Sequence[Any]]) -> Trust:
     encodings = {n: Encoding.from_dict(e) for n, e in saved["encodings"].items() if e is not None}
     bias = encodings.pop("bias", None)
     closed = {a: tuple(values) for a, values in saved["closed"]}
-    domains = Domains(closed, dict(map(tuple, saved["size"])), frozenset(saved["declared"]), model.shapes)
+    scales = {a: (float(centre), float(scale)) for a, (centre, scale) in saved.get("scales", ())}
+    domains = Domains(closed, dict(map(tuple, saved["size"])), frozenset(saved["declared"]), model.shapes, scales)
     grid = None if saved["text_grid"] is None else np.array(saved["text_grid"], float)
     affinity = _affinity(saved.get("affinity"))
     blueprint = assemble(model, encodings, bias, domains, grid, affinity, saved.get("denials", False))

@@ -78,6 +78,8 @@ def settled_cells(coded: Coded, cells: Cells, changes: bool) -> tuple[Ints, Ints
     if cells.items is not None:
         certain = cells.items.cell_of(np.arange(len(out)), cells.items.certain)
         out = np.where(cells.items.settled, cells.offset[:-1] + certain, -1)
+    if cells.numbers is not None:
+        out = np.where(np.isfinite(cells.numbers.truth), cells.offset[:-1], out)
     if cells.periods is not None:
         out = np.where(cells.periods.settled, cells.offset[:-1], out)
     question = coded.settled_question

@@ -29,9 +29,9 @@ def shaped_arrays(
         at: (questions,) times asked about.
     """
     sets, states = encoded.cells.items, encoded.cells.periods
-    if sets is None and states is None:
-        return {}
     shaped = encoded.cells.shaped[questions]
+    if sets is None and states is None and not shaped.any():
+        return {}
     of_icell = shaped[data["icell_question"]]
     out: dict[str, NDArray[Any]] = {
         "entry_shaped": of_icell[data["entry_icell"]],

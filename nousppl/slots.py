@@ -102,7 +102,7 @@ def _is_open(encoded: Encoded, questions: Ints, local: Ints, time: Floats) -> ND
     out = np.zeros(len(questions), bool)
     out[local[1:][tied & within]] = True
     if encoded.origin is None:
-        out &= encoded.errors.shared & (encoded.cells.size[questions] > 2)
+        out &= encoded.errors.shared & (encoded.cells.size[questions] > 2) & ~encoded.cells.shaped[questions]
     return out
 
 

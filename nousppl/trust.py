@@ -28,6 +28,8 @@ from nousppl.inference.enumeration import NUMPYRO
 from nousppl.inference.options import NUTS, SVI, check_backend
 from nousppl.model import TrustModel, options_of
 from nousppl.models.reference import QuestionProgram
+from nousppl.number_asking import believe_numbers
+from nousppl.number_beliefs import NumberBeliefs
 from nousppl.question import Question
 from nousppl.ragged import offsets
 from nousppl.shown import shown_answers
@@ -154,30 +156,43 @@ class Trust:
         self, evidence: Evidence, draws: int | None = None, mould: Mould | None = None, at: Any = None
     ) -> Beliefs:
         encoded = self.encoded(evidence)
-        index = np.arange(len(evidence.questions))
-        answers = Answers(self.blueprint, encoded, self.asked(draws), self.model.order_seed, mould)
-        mean, sd, support = answers.cells(index, asked_at(evidence, at))
-        cells, questions = encoded.cells, evidence.questions
+        cells, questions, asked = encoded.cells, evidence.questions, self.asked(draws)
+        index, numbers = np.flatnonzero(~cells.measured), np.flatnonzero(cells.measured)
+        answers, times = Answers(self.blueprint, encoded, asked, self.model.order_seed, mould), asked_at(evidence, at)
+        if times is not None and len(times) > 1:
+            times = times[index]
         shown = shown_answers(cells.periods, cells.offset, cells.value, (cells.other, cells.count))
+        # The one cell of a number is certain, whatever the number is.
+        kept = ~np.repeat(cells.measured, shown.counts)
+        mean, sd, support = np.ones(len(kept)), np.zeros(len(kept)), np.zeros(len(kept))
+        if len(index):
+            mean[kept], sd[kept], support[kept] = answers.cells(index, times)
         keys = zip(questions["entity"], questions["attribute"], strict=True)
+        seen, claims = np.array([key in self.seen for key in keys], bool), np.diff(encoded.claim_offset)
+        about = None
+        if len(numbers):
+            found = believe_numbers(answers, numbers)
+            mine = questions.iloc[numbers].reset_index(drop=True)
+            about = NumberBeliefs(mine, tuple(found.mixtures), claims[numbers], found.witnesses, seen[numbers])
         return Beliefs(
-            questions=questions.reset_index(drop=True),
-            cell_question=np.repeat(index, shown.counts),
-            cell_answer=shown.answer,
-            cell_other=shown.other,
-            cell_count=shown.stands_for,
-            probability=mean,
-            sd=sd,
-            support=support,
-            claims=np.diff(encoded.claim_offset),
-            seen=np.array([key in self.seen for key in keys], bool),
+            questions=questions.iloc[index].reset_index(drop=True),
+            cell_question=np.repeat(np.arange(len(index)), shown.counts[index]),
+            cell_answer=shown.answer[kept],
+            cell_other=shown.other[kept],
+            cell_count=shown.stands_for[kept],
+            probability=mean[kept],
+            sd=sd[kept],
+            support=support[kept],
+            claims=claims[index],
+            seen=seen[index],
             meta={
-                "draws": len(next(iter(self.asked(draws).values()))),
+                "draws": len(next(iter(asked.values()))),
                 "method": self.record["method"],
                 "base_rates": self.model.base_rates,
             },
             shapes=self.model.shapes,
             items=item_table(cells.items, questions, offsets(shown.counts), mean),
+            numbers=about,
         )
 
     def log_likelihood(self, evidence: Evidence) -> xr.DataArray:

@@ -15,16 +15,18 @@ LONGEST_MODULE = 400
 # Lowest first. A module imports its own layer and lower ones only.
 LAYERS = {
     "errors": "errors",
-    "tools": "arviz_bridge calibration checks coded ragged rank_tests value_text _keys _lineage _report _writing",
+    "tools": "arviz_bridge calibration checks coded mixture ragged rank_tests value_text _keys _lineage _report "
+    "_writing",
     "evidence": "tables evidence folds question _denials _files _merging _notes _reading _record _record_files "
     "_settling _soft _sources _times _values",
     "models": "models.*",
-    "compile": "affinity items sets own settled shaped statements periods period_arrays shown encode blueprint slots "
-    "lanes listed denied text compile votes padding beside simulate simulate_lists unfold unfold_time",
+    "compile": "affinity items sets numbers number_layout number_worlds own settled shaped statements periods "
+    "period_arrays shown encode blueprint slots lanes listed denied text compile votes padding beside simulate "
+    "simulate_lists unfold unfold_time",
     "inference": "inference.*",
-    "fit": "asking densify fitting importance kin summaries updating",
-    "belief": "belief items_belief periods_belief believe delta_log beliefs beliefs_arviz beliefs_files beliefs_items "
-    "display echoes held_out identities plotting timeline",
+    "fit": "asking number_asking number_simulate densify fitting importance kin summaries updating",
+    "belief": "belief items_belief periods_belief lineage number_belief number_believe number_beliefs believe "
+    "delta_log beliefs beliefs_arviz beliefs_files beliefs_items display echoes held_out identities plotting timeline",
     "trust": "arviz_groups generate learned model programs ranked saving simulated_sets simulation_calibration trust",
     "use": "ballots baselines comparison config datasets diagnostics in_order peers power_scaling report validation",
     "command line": "cli console demo",

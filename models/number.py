@@ -1,0 +1,225 @@
+"""A number: the likelihood of claims that measure it, with bias, spread and an error that all of them share.
+
+The truth z of a question is a real number and what its sources can see of it is y = z + u, where u is the error that
+they share (the polls of a race err together). A fresh claim is a proper measurement with the chance a that its source
+is reliable, y plus the source's bias and an error with its spread, and else follows a wide law of the attribute; it is
+then rounded, so that what has a likelihood is the rounding cell of a value, whatever the unit. A repetition repeats the
+number. Everything is in units of the attribute: its centre is 0 and its scale is 1.
+
+Given y the claims are independent of z, so that one integral over y remains (``nousppl.models.number_grid``); given y
+the truth is normal.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from nousppl.models.layout import Layout, NumberSet
+from nousppl.models.namespace import Array, Namespace
+from nousppl.models.number_grid import Centres, nodes
+from nousppl.models.origin import Echo
+
+LOG_2PI = 1.8378770664093453
+LOGIT_LIMIT = 30.0
+"""Logits of reliability are kept inside ±30."""
+SPREADS = (-8.0, 6.0)
+"""The log of a source's spread, in units of the attribute's scale, is kept inside these limits."""
+LEAST = 1e-4
+"""Added to the shared error, in units of the attribute's scale, so that it is never 0."""
+NARROW = 0.1
+"""Rounding cells narrower than so many standard deviations are integrated by a series."""
+FARTHEST = 30.0
+"""Standard deviations beyond which the normal law has nothing left."""
+
+
+class Numbers(NamedTuple):
+    """Parameters of the claims and questions of one set: n claims a question, R orders of them."""
+
+    value: Array
+    """(Q, n)"""
+    real: Array
+    """(Q, n) False for claims that only pad."""
+    bias: Array
+    spread: Array
+    right: Array
+    """(Q, n) chance of a proper measurement."""
+    wide: Array
+    """(Q, n) chance of the value's rounding cell times that of no proper measurement."""
+    step: Array
+    """(Q,) width of the rounding cells."""
+    fresh: Array
+    """(Q, R, n)"""
+    repeated: Array
+    """(Q, R, n)"""
+    silent: Array
+    """(Q, R, n)"""
+    truth: Array
+    """(Q,) settled truth."""
+    settled: Array
+    """(Q,) whether there is one."""
+    scale: Array
+    """(Q,) standard deviation of the truths of the attribute."""
+    shared: Array
+    """(Q,) that of the shared error."""
+    group: Array
+    """(Q, n) group of neighbours."""
+    order_log: Array
+    """(Q, R) log weight of each order."""
+
+
+class Integrand(NamedTuple):
+    """What is summed over the nodes of one set."""
+
+    node: Array
+    """(Q, G) y."""
+    log_mass: Array
+    """(Q, G) log weight of the node, times the density of y, and of the settled truth where there is one."""
+    by_claim: Array
+    """(Q, R, n, G) log likelihood of each claim in each order."""
+
+
+def cell_chance(xp: Namespace, distance: Array, width: Array) -> Array:
+    """Mass of the standard normal law in a cell around ``distance`` with this width, accurate for narrow and wide ones.
+
+    Args:
+        xp: the array namespace.
+        distance: of the middle from 0, in standard deviations, at least 0.
+        width: of the cell, in standard deviations.
+    """
+    root = 0.7071067811865476
+    low, high = distance - 0.5 * width, distance + 0.5 * width
+    wide = 0.5 * (xp.erfc(root * low) - xp.erfc(root * high))
+    # Of nearly equal numbers the difference would be inaccurate: a series in the width, with Hermite polynomials.
+    m, d = xp.minimum(distance, xp.array(FARTHEST)), xp.minimum(width, xp.array(NARROW))
+    m2, d2 = m * m, d * d
+    series = 1.0 + d2 / 24.0 * (
+        m2
+        - 1.0
+        + d2 / 80.0 * (m2 * m2 - 6.0 * m2 + 3.0 + d2 / 168.0 * (m2 * m2 * m2 - 15.0 * m2 * m2 + 45.0 * m2 - 15.0))
+    )
+    narrow = xp.exp(-0.5 * (m2 + LOG_2PI)) * d * xp.maximum(series, xp.array(0.0))
+    return xp.where(width < NARROW, narrow, wide)
+
+
+def numbers_of(
+    xp: Namespace, layout: Layout, data: dict[str, Array], theta: dict[str, Array], echo: Echo, of: NumberSet
+) -> Numbers:
+    """Parameters of one set of questions."""
+    part = {name: data[f"{of.prefix}{name}"] for name in ARRAYS}
+    claim, slot, attribute = part["claim"], part["slot"], part["attribute"]
+    logit = xp.take(theta["logit"], claim)
+    held = xp.minimum(xp.maximum(logit, xp.array(-LOGIT_LIMIT)), xp.array(LOGIT_LIMIT))
+    right, wrong = xp.sigmoid(held), xp.sigmoid(-held)
+    if layout.ceiling:
+        ceiling = xp.take(data["claim_ceiling"], claim)
+        capped = right > ceiling
+        right, wrong = xp.where(capped, ceiling, right), xp.where(capped, 1.0 - ceiling, wrong)
+    log_spread = xp.take(theta["log_spread"], claim)
+    log_spread = xp.minimum(xp.maximum(log_spread, xp.array(SPREADS[0])), xp.array(SPREADS[1]))
+    row = xp.take(data["slot_first_row"], slot) if layout.soft else slot
+    return Numbers(
+        value=part["value"],
+        real=part["real"],
+        bias=xp.take(theta["shift"], claim),
+        spread=xp.exp(log_spread),
+        right=right,
+        wide=wrong * xp.exp(part["log_wide"]),
+        step=part["step"],
+        fresh=xp.take(echo.fresh, slot),
+        repeated=xp.take(echo.repeated, row),
+        silent=xp.take(echo.silent, slot) | (part["real"][:, None, :] < 0.5),
+        truth=part["truth"],
+        settled=part["settled"],
+        scale=xp.exp(xp.take(theta["log_scale"], attribute)),
+        shared=xp.take(theta["shared"], attribute) + LEAST,
+        group=part["group"],
+        order_log=part["order_log"],
+    )
+
+
+ARRAYS = (
+    "claim",
+    "slot",
+    "value",
+    "real",
+    "log_wide",
+    "step",
+    "attribute",
+    "truth",
+    "settled",
+    "group",
+    "order_log",
+)
+"""Arrays of a set, see `nousppl.numbers.lay_numbers`."""
+
+
+def claim_logs(xp: Namespace, given: Numbers, node: Array) -> Array:
+    """(Q, R, n, G) log likelihood of each claim in each order where y is a node (Q, G)."""
+    away = (given.value - given.bias)[:, :, None] - node[:, None, :]
+    spread = given.spread[:, :, None]
+    distance = xp.maximum(away, -away) / spread
+    chance = cell_chance(xp, distance, given.step[:, None, None] / spread)
+    fresh = given.right[:, :, None] * chance + given.wide[:, :, None]
+    whole = given.fresh[:, :, :, None] * fresh[:, None] + given.repeated[:, :, :, None]
+    # Silent claims say nothing; the log of what stands in their place would have no finite gradient at 0.
+    silent = given.silent[:, :, :, None]
+    return xp.log(xp.where(silent, xp.array(1.0), whole))
+
+
+def log_prior(xp: Namespace, given: Numbers, node: Array) -> Array:
+    """(Q, G) log density of y at the nodes, and of the settled truth with it where there is one."""
+    truth, scale, shared = given.truth[:, None], given.scale[:, None], given.shared[:, None]
+    known = _log_normal(xp, truth, scale) + _log_normal(xp, node - truth, shared)
+    unknown = _log_normal(xp, node, (scale * scale + shared * shared) ** 0.5)
+    return xp.where(given.settled[:, None] > 0.5, known, unknown)
+
+
+def _log_normal(xp: Namespace, x: Array, sd: Array) -> Array:
+    scaled = x / sd
+    return -0.5 * (scaled * scaled + LOG_2PI) - xp.log(sd)
+
+
+def centres_of(xp: Namespace, given: Numbers) -> Centres:
+    """Where the nodes of a set are laid around."""
+    known = given.settled > 0.5
+    wide = (given.scale * given.scale + given.shared * given.shared) ** 0.5
+    mean, sd = xp.where(known, given.truth, 0.0 * given.truth), xp.where(known, given.shared, wide)
+    return Centres(given.value - given.bias, given.spread, given.group, given.step, mean, sd)
+
+
+def integrand(xp: Namespace, given: Numbers, points: int) -> Integrand:
+    """What is to be summed over the nodes of a set, to be cut into ``points - 1`` intervals."""
+
+    def log_density(node: Array) -> Array:
+        logs = claim_logs(xp, given, node).sum(2)
+        if logs.shape[1] == 1:
+            return logs[:, 0] + log_prior(xp, given, node)
+        return log_sum(xp, logs + given.order_log[:, :, None], axis=1) + log_prior(xp, given, node)
+
+    node, weight = nodes(xp, centres_of(xp, given), log_density, points)
+    mass = log_prior(xp, given, node) + xp.log(xp.maximum(weight, xp.array(TINY)))
+    return Integrand(node, mass, claim_logs(xp, given, node))
+
+
+TINY = 1e-37
+"""Smallest weight of a node."""
+
+
+def log_sum(xp: Namespace, x: Array, axis: int) -> Array:
+    """Log of the sum of exponentials of finite numbers along an axis other than the first."""
+    moved = x.swapaxes(axis, -1)
+    top = xp.max_last(moved)[..., None]
+    total = xp.log(xp.exp(moved - top).sum(-1))[..., None] + top
+    return total.swapaxes(axis, -1).squeeze(axis)
+
+
+def log_marginals(xp: Namespace, layout: Layout, data: dict[str, Array], theta: dict[str, Array], echo: Echo) -> Array:
+    """(icells,) log density of the claims about each number in each order, with its settled truth where there is one; 0
+    for the cells of other questions."""
+    total = xp.zeros(layout.icells)
+    for of in layout.numbers:
+        given = numbers_of(xp, layout, data, theta, echo, of)
+        found = integrand(xp, given, layout.points)
+        logs = log_sum(xp, found.by_claim.sum(2) + found.log_mass[:, None, :], axis=2)
+        total = total + xp.sum_by(logs.reshape(-1), data[f"{of.prefix}icell"].reshape(-1), layout.icells)
+    return total
