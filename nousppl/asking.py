@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from nousppl.blueprint import Blueprint, confusion_index
-from nousppl.compile import Problem, compile_problem, node_grid
+from nousppl.compile import Problem, compile_problem
+from nousppl.difficulty import node_grid
 from nousppl.encode import Encoded
 from nousppl.models.hierarchy import Design
 from nousppl.models.program import OF_QUESTIONS, PARTS, Plan, Predictor

@@ -12,7 +12,8 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from nousppl.beliefs import Beliefs
-from nousppl.encode import Cells, Domains, build_cells
+from nousppl.cells import Cells, build_cells
+from nousppl.domains import Domains
 from nousppl.evidence import Evidence
 from nousppl.ragged import mix, uniform
 from nousppl.settled import settled_cells

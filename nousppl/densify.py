@@ -12,7 +12,8 @@ from scipy.special import expit, log_expit, log_softmax
 from nousppl.asking import bias_sources, parameter_draws
 from nousppl.blueprint import Blueprint
 from nousppl.compile import Problem, compile_problem
-from nousppl.encode import Encoded, is_confused
+from nousppl.domains import is_confused
+from nousppl.encode import Encoded
 from nousppl.models.denial import LOG_DENIAL
 from nousppl.models.dense import Change, DenseQuestion
 from nousppl.models.program import COPY_ERROR
@@ -77,13 +78,11 @@ def write_out(
     stays = encoded.settled is None or shaped
     mass = rates * np.exp(problem.data["cell_log_possible"])[expand] if stays else rates
     confusion = _confusion(blueprint, encoded, problem, theta)
-    logit = np.repeat(theta["logit"][:claims, None], len(expand), axis=1)
-    logit = logit + _bias(blueprint, encoded, problem, theta, expand)
+    logit = theta["logit"][:claims, None] + _bias(blueprint, encoded, problem, theta, expand)
     alpha = np.exp(theta["log_concentration"][:claims]) * world.looks if encoded.origin is not None else world.looks
     beta = _betas(encoded, theta, claims)
-    weights = _weights(problem, claims, layout.cells)[:, expand]
     # An unnamed answer is never what a claim says.
-    weights[:, encoded.cells.other[problem.cells][expand]] = 0.0
+    weights = np.where(encoded.cells.other[problem.cells], 0.0, _weights(problem, claims, layout.cells))[:, expand]
     out = []
     for order in range(layout.instances):
         base = strong = np.zeros((claims, claims))
@@ -114,14 +113,26 @@ def write_out(
         )
         dense = _beside(dense, encoded, problem, world, theta, order, expand)
         lists = _chances(encoded, question, theta, by)
-        if encoded.cells.periods is not None and encoded.cells.periods.attribute[question] >= 0:
-            dense = _of_states(dense, encoded, problem, theta, by)
-        elif lists is not None and laws:
-            dense = _with_lists(dense, encoded, question, problem.claims[by], lists)
-        if dense.law is not None:
-            dense = _passing(dense)
+        dense = _of_shape(dense, encoded, problem, theta, by, lists if laws else None)
         out.append(Written(dense, _labels(encoded, problem.cells, counts), problem.claims[by], lists))
     return out
+
+
+def _of_shape(
+    dense: DenseQuestion,
+    encoded: Encoded,
+    problem: Problem,
+    theta: dict[str, Any],
+    order: NDArray[np.int64],
+    lists: Chances | None,
+) -> DenseQuestion:
+    """The question with the laws of its claims where it is of another shape than one of several."""
+    question, states = int(problem.questions[0]), encoded.cells.periods
+    if states is not None and states.attribute[question] >= 0:
+        dense = _of_states(dense, encoded, problem, theta, order)
+    elif lists is not None:
+        dense = _with_lists(dense, encoded, question, problem.claims[order], lists)
+    return dense if dense.law is None else _passing(dense)
 
 
 def _passing(question: DenseQuestion) -> DenseQuestion:

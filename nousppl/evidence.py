@@ -102,9 +102,7 @@ class Evidence:
         numbers or booleans where every cell is.
 
         Args:
-            claims: path of the claims.
-            settled: path of the settled facts.
-            sources: path of the sources.
+            claims, settled, sources: paths of the tables.
             **same: `same_value`, as in the class.
 
         Raises:
@@ -112,12 +110,9 @@ class Evidence:
                 cannot be used.
             FileError: where there is no such file.
         """
-        return cls(
-            read_table(claims, "claims"),
-            None if settled is None else read_table(settled, "settled"),
-            None if sources is None else read_table(sources, "sources"),
-            **same,
-        )
+        others = ((settled, "settled"), (sources, "sources"))
+        read = (None if path is None else read_table(path, name) for path, name in others)
+        return cls(read_table(claims, "claims"), *read, **same)
 
     def write(self, folder: str | Path) -> None:
         """Everything on record in claims, settled and sources.parquet of a folder, what is revoked and of whom it was
@@ -344,17 +339,15 @@ class Evidence:
         return evidence
 
     def merged(self, aliases: Mapping[Any, Any]) -> Evidence:
-        """The view in which some entities are one: what was stated of an alias is about the entity it is given.
-
-        Nothing is lost: claims keep their ids, column ``stated_entity`` of claims and settled facts says of whom they
-        were stated, and `unmerged` gives them back. Claims are weighed as if all had been made of one entity.
+        """The view in which some entities are one: what was stated of an alias is about the entity it is given, and
+        column ``stated_entity`` of claims and settled facts says of whom it was; `unmerged` gives both back.
 
         Args:
             aliases: alias -> the entity that remains, as in ``{"maya k.": "maya"}``; see `nousppl.identity`.
 
         Raises:
-            EvidenceError: an entity that nothing in use is about, an alias of an alias, or settled facts that
-                contradict each other once they are about one entity.
+            EvidenceError: an entity that nothing is about, an alias of an alias, or settled facts that contradict
+                each other once they are about one entity.
         """
         given = _merging.checked(aliases, pd.Index(self.coded.questions["entity"].unique()))
         note = Note("claims", "entities merged into others", len(given), ", ".join(map(shorten, given)))

@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from nousppl.asking import own_draws, pair_draws
 from nousppl.blueprint import Blueprint, centring, confusion_index, design_arrays
-from nousppl.compile import Problem, compile_problem, node_grid, with_blocks
+from nousppl.compile import Problem, compile_problem, with_blocks
+from nousppl.difficulty import node_grid
 from nousppl.encode import Encoded
 from nousppl.errors import InferenceError
 from nousppl.inference.options import NUTS, SVI

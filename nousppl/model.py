@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nousppl import fitting, summaries, updating
-from nousppl.blueprint import Blueprint, draw_up, priors_of
+from nousppl.blueprint import Blueprint, draw_up
+from nousppl.default_priors import priors_of
 from nousppl.encode import Encoded
 from nousppl.errors import InferenceError, ModelError
 from nousppl.evidence import Evidence

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from nousppl.affinity import Affinities
 from nousppl.blueprint import Blueprint, assemble
-from nousppl.encode import Domains, is_confused
+from nousppl.domains import Domains, is_confused
 from nousppl.errors import FileError, ModelError, NousError
 from nousppl.model import TrustModel
 from nousppl.models.hierarchy import Encoding

@@ -14,7 +14,8 @@ from nousppl.errors import ModelError
 from nousppl.ragged import Floats, Ints
 
 if TYPE_CHECKING:
-    from nousppl.encode import Cells, Encoded
+    from nousppl.cells import Cells
+    from nousppl.encode import Encoded
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nousppl.blueprint import Blueprint, centring
-from nousppl.encode import Encoded, is_confused
+from nousppl.domains import is_confused
+from nousppl.encode import Encoded
 from nousppl.fitting import learned_questions, used_claims
 from nousppl.models.program import Site
 

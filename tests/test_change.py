@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from random_evidence import features_of, random_case
 
 import nousppl as nous
+from nousppl.believe_all import asked_at
 from nousppl.blueprint import draw_up
 from nousppl.compile import compile_problem
 from nousppl.densify import Written, write_out
@@ -24,7 +25,7 @@ from nousppl.inference import enumeration, exact
 from nousppl.model import prior_draws
 from nousppl.models import change, one_of, origin
 from nousppl.padding import Mould
-from nousppl.trust import Trust, asked_at
+from nousppl.trust import Trust
 
 SINGLE, DOUBLE = 1e-5, 1e-10
 MODELS, EACH = (504, 516, 519, 607, 612, 618), 8

@@ -21,12 +21,14 @@ LAYERS = {
     "_settling _soft _sources _times _values",
     "models": "models.*",
     "compile": "affinity items sets numbers number_layout number_worlds own settled shaped statements periods "
-    "period_arrays shown encode blueprint slots lanes listed denied text compile votes padding beside simulate "
+    "period_arrays shown domains cells encode default_priors blueprint slots lanes listed denied difficulty text "
+    "compile votes padding beside simulate "
     "simulate_lists unfold unfold_time",
     "inference": "inference.*",
     "fit": "asking number_asking number_simulate densify fitting importance kin summaries updating",
     "belief": "belief items_belief periods_belief lineage number_belief number_believe number_beliefs believe "
-    "delta_log beliefs beliefs_arviz beliefs_files beliefs_items display echoes held_out identities plotting timeline",
+    "believe_all delta_log beliefs beliefs_arviz beliefs_files beliefs_items display echoes held_out "
+    "identities plotting timeline",
     "trust": "arviz_groups generate learned model programs ranked saving simulated_sets simulation_calibration trust",
     "use": "ballots baselines comparison config datasets diagnostics in_order peers power_scaling report validation",
     "command line": "cli console demo",
