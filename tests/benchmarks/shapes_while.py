@@ -206,6 +206,17 @@ def together(parts: list[Marks]) -> Marks:
     return Marks(*(np.concatenate(column) for column in zip(*parts, strict=True)))
 
 
+def progress(seed: int, begun: float, mine: list[Marks], known: list[Marks], hits: dict[str, list[bool]]) -> str:
+    """A line on one world."""
+    ours, best = (score(together(parts), 0) for parts in (mine, known))
+    states = {name.removeprefix("state_"): int(values[0]) for name, values in hits.items() if name.startswith("state")}
+    share = np.mean([hit for values in hits.values() for hit in values])
+    return (
+        f"world {seed}: {time.perf_counter() - begun:.0f} s; log loss {ours['log_loss']:.4f}, knowing the parameters "
+        f"{best['log_loss']:.4f}; calibration error {ours['ece']:.4f}, {best['ece']:.4f}; inside {share:.2f}, {states}"
+    )
+
+
 def rows(seeds: int = SEEDS) -> list[Row]:
     """All figures."""
     found, ours, best = [], [], []
@@ -215,7 +226,7 @@ def rows(seeds: int = SEEDS) -> list[Row]:
         mine, known = asked(seed)
         ours += mine
         best += known
-        print(f"world {seed}: {time.perf_counter() - begun:.0f} s", file=sys.stderr, flush=True)
+        print(progress(seed, begun, mine, known, found[-1]), file=sys.stderr, flush=True)
     hits = [hit for one in found for values in one.values() for hit in values]
     states = [hit for one in found for name, values in one.items() if name.startswith("state") for hit in values]
     learned, knows = (score(together(parts), 0) for parts in (ours, best))
