@@ -193,7 +193,7 @@ def test_progress_is_told_steps_and_loss(model: nous.TrustModel, evidence: nous.
 def test_echoes_are_said_to_be_identified_only_where_the_data_narrowed_them(trust: nous.Trust) -> None:
     assert "; echoes identified" in trust.status
     lonely = pd.DataFrame({"entity": [f"e{i}" for i in range(40)], "attribute": "x", "value": "v", "source": "s"})
-    alone = nous.TrustModel(answers={"x": 4}).fit(nous.Evidence(lonely, settled=lonely.drop(columns="source")), SHORT)
+    alone = nous.TrustModel(answers={"x": 4}).fit(nous.Evidence(lonely, settled=lonely.drop(columns="source")))
     assert "echoes not identified" in alone.status
 
 
