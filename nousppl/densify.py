@@ -89,8 +89,7 @@ def write_out(
         ratio, place = base + 1.0, world.place(order)
         if encoded.origin is not None:
             base, strong, ratio, place = world.weights(theta, order, base)
-        by = np.argsort(place)
-        pairs = np.ix_(by, by)
+        pairs = np.ix_(by := np.argsort(place), by)
         dense = DenseQuestion(
             prior=mass,
             weights=weights[by],

@@ -110,8 +110,7 @@ class Evidence:
                 cannot be used.
             FileError: where there is no such file.
         """
-        others = ((settled, "settled"), (sources, "sources"))
-        read = (None if path is None else read_table(path, name) for path, name in others)
+        read = (path and read_table(path, name) for path, name in ((settled, "settled"), (sources, "sources")))
         return cls(read_table(claims, "claims"), *read, **same)
 
     def write(self, folder: str | Path) -> None:
