@@ -114,6 +114,10 @@ def numbers_of(
         ceiling = xp.take(data["claim_ceiling"], claim)
         capped = right > ceiling
         right, wrong = xp.where(capped, ceiling, right), xp.where(capped, 1.0 - ceiling, wrong)
+    if layout.lasting:
+        # What is not meant to last measures nothing.
+        right = right * xp.take(data["slot_lasting"], slot)[:, 0]
+        wrong = 1.0 - right
     log_spread = xp.take(theta["log_spread"], claim)
     log_spread = xp.minimum(xp.maximum(log_spread, xp.array(SPREADS[0])), xp.array(SPREADS[1]))
     row = xp.take(data["slot_first_row"], slot) if layout.soft else slot

@@ -160,8 +160,17 @@ def _used(coded: Coded, cells: Cells) -> NDArray[np.bool_]:
 
 
 def _denied_cells(coded: Coded, cells: Cells) -> Ints | None:
+    denies, question = coded.claim_denied >= 0, coded.claim_question
+    bad = denies & (cells.shaped & ~cells.sets)[question]
+    if bad.any():
+        row = coded.questions.iloc[question[bad][0]]
+        raise ModelError(
+            f"claims: column 'denies' is given in {int(bad.sum())} claims about numbers or states, first of entity "
+            f"{row['entity']!r}, attribute {row['attribute']!r}; only answers that are one of several, and items of a "
+            "list, can be denied"
+        )
     # Of a list of items it is items that are denied.
-    denies = (coded.claim_denied >= 0) & ~cells.shaped[coded.claim_question]
+    denies &= ~cells.shaped[question]
     return np.where(denies, cells.of_answer[np.maximum(coded.claim_denied, 0)], -1) if denies.any() else None
 
 
