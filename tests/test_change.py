@@ -505,4 +505,4 @@ def test_the_gradient_is_finite_where_a_problem_is_padded() -> None:
         logs = program.question_logs(JAX, layout, data, exact.theta_of(features, draw, data.get("text_grid")))
         return jnp.where(data["question_weight"] > 0.0, logs, 0.0).sum()
 
-    assert np.isfinite(jax.grad(total)(jnp.asarray(draws["log_rate"][0]))).all()
+    assert np.isfinite(jax.jit(jax.grad(total))(jnp.asarray(draws["log_rate"][0]))).all()
