@@ -103,4 +103,5 @@ def filtered(xp: Namespace, rates: Array, run: Array, start: Array, gain: Array,
         return given, (given, xp.log(total) + top)
 
     top = xp.max_last(gain)
-    return xp.scan(step, 0.0 * gain[0], (xp.exp(gain - top[..., None]), top, run, start, xp.exp(-passing)))
+    # Lanes that only pad begin with no run: from 0 their gradient would not be a number.
+    return xp.scan(step, 0.0 * gain[0] + 1.0, (xp.exp(gain - top[..., None]), top, run, start, xp.exp(-passing)))

@@ -8,6 +8,7 @@ from importlib.util import find_spec
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
 import pandas as pd
@@ -17,13 +18,15 @@ from numpy.typing import NDArray
 from random_evidence import features_of, random_case
 
 import nousppl as nous
+from nousppl.asking import ready
 from nousppl.believe_all import asked_at
 from nousppl.blueprint import draw_up
 from nousppl.compile import compile_problem
 from nousppl.densify import Written, write_out
 from nousppl.inference import enumeration, exact
+from nousppl.inference.backend import JAX
 from nousppl.model import prior_draws
-from nousppl.models import change, one_of, origin
+from nousppl.models import change, one_of, origin, program
 from nousppl.padding import Mould
 from nousppl.trust import Trust
 
@@ -494,3 +497,21 @@ def test_a_program_draws_no_paths() -> None:
 def test_priors_show_the_rate() -> None:
     assert str(nous.TrustModel(change="1 + (1|attribute)").priors()["change"]["1"]).startswith("Normal")
     assert nous.TrustModel(change="1", priors={"change": {"1": dist.Normal(-1.0, 1.0)}}).change == "1"
+
+
+def test_the_gradient_is_finite_where_a_problem_is_padded() -> None:
+    """Lanes without a run would make the gradient of the rate not a number, and a fit in folds diverge."""
+    evidence, model = random_case(4, questions=6, claims=4, change=True, soft=False)
+    trust = model.default_trust(draws=1)
+    encoded, features = trust.encoded(evidence), trust.blueprint.plan.features
+    problem = compile_problem(encoded, np.arange(len(evidence.questions)))
+    layout, size = Mould().hold(problem.layout, len(problem.claims))
+    data, draws = ready(trust.blueprint, encoded, problem, layout, trust.asked(), size)
+    data = {name: jnp.asarray(array) for name, array in data.items()}
+
+    def total(log_rate: Any) -> Any:
+        draw = {name: jnp.asarray(value[0]) for name, value in draws.items()} | {"log_rate": log_rate}
+        logs = program.question_logs(JAX, layout, data, exact.theta_of(features, draw, data.get("text_grid")))
+        return jnp.where(data["question_weight"] > 0.0, logs, 0.0).sum()
+
+    assert np.isfinite(jax.jit(jax.grad(total))(jnp.asarray(draws["log_rate"][0]))).all()

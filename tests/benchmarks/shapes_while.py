@@ -227,6 +227,8 @@ def rows(seeds: int = SEEDS) -> list[Row]:
         ours += mine
         best += known
         print(progress(seed, begun, mine, known, found[-1]), file=sys.stderr, flush=True)
+        pooled = score(together(ours), 0)["ece"]
+        print(f"  calibration error so far {pooled:.4f}", file=sys.stderr, flush=True)
     hits = [hit for one in found for values in one.values() for hit in values]
     states = [hit for one in found for name, values in one.items() if name.startswith("state") for hit in values]
     learned, knows = (score(together(parts), 0) for parts in (ours, best))
