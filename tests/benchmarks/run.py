@@ -31,6 +31,8 @@ NAMES = (
     "scale",
     "change",
     "lists",
+    "states",
+    "traps",
     "pollsters",
     "fits",
 )

@@ -17,7 +17,7 @@ HELD = 0.85
 MODEL = nous.TrustModel(
     reliability="1 + hedging + (1|kind)",
     freshness="1 + (1|kind)",
-    origin=nous.Origin(strong="same_source + same_channel"),
+    origin=nous.Origin(strong="same_source + same_channel + repeats_denied"),
     change="1 + (1|attribute)",
     answers=ANSWERS,
 )
