@@ -17,7 +17,7 @@ from nousppl.models.layout import Layout
 from nousppl.models.namespace import Array, Namespace
 from nousppl.models.number import log_marginals
 from nousppl.models.origin import Echo, by_row_of_slot, echo, popularity
-from nousppl.models.shaped import with_density, with_shapes
+from nousppl.models.shaped import log_add, with_density, with_shapes
 
 LOGIT_LIMIT = 30.0
 """Logits of reliability are kept inside ±30, so that neither a nor 1 - a rounds to 0 in single precision."""
@@ -115,12 +115,6 @@ def over_difficulty(
         return given(xp.array(0.0))
     nodes, weights = data["nodes"], data["node_log_weights"]
     return xp.over_nodes(lambda node: given(theta["difficulty_sd"] * node), nodes, weights, layout.rows + layout.terms)
-
-
-def log_add(xp: Namespace, one: Array, other: Array) -> Array:
-    """``log(exp(one) + exp(other))``, ``other`` finite."""
-    top = xp.maximum(one, other)
-    return top + xp.log(xp.exp(one - top) + xp.exp(other - top))
 
 
 def prepare(xp: Namespace, layout: Layout, data: dict[str, Array], theta: dict[str, Array]) -> Terms:

@@ -16,9 +16,10 @@ from nousppl.errors import InferenceError
 from nousppl.models.base_rates import base_log_mass
 from nousppl.models.layout import Layout
 from nousppl.models.namespace import Array, Namespace
-from nousppl.models.one_of import likelihood, log_add
+from nousppl.models.one_of import likelihood
 from nousppl.models.origin import subset_weights, subsets
 from nousppl.models.priors import Prior
+from nousppl.models.shaped import log_add
 from nousppl.models.terms import OwnTerm, added, by_read, pair_weights
 
 AFFINITY_LIMIT = 20.0

@@ -59,9 +59,14 @@ def either_origin(
     one = _log(xp, echo.fresh)
     other = _log(xp, repeated)
     fresh, copied = xp.take(one, slot) + log_fresh, xp.take(other, slot)
-    top = xp.maximum(fresh, copied)
-    whole = top + xp.log(xp.exp(fresh - top) + xp.exp(copied - top))
+    whole = log_add(xp, fresh, copied)
     return xp.where(xp.take(echo.silent, slot), xp.array(0.0), whole) if layout.notes else whole
+
+
+def log_add(xp: Namespace, one: Array, other: Array) -> Array:
+    """``log(exp(one) + exp(other))``, ``other`` finite."""
+    top = xp.maximum(one, other)
+    return top + xp.log(xp.exp(one - top) + xp.exp(other - top))
 
 
 def _log(xp: Namespace, p: Array) -> Array:
