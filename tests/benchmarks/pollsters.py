@@ -1,8 +1,11 @@
 """Polls of elections in the United States (FiveThirtyEight): learned on races to 2014, tested on those of 2016 to 2018.
 
-The number is the margin of a race in percentage points, an attribute for each kind of race, since the errors that polls
-share are larger in primaries than in general elections. Beside it stands what needs no pollsters: the mean of a race's polls, whose error has a shared part and one that shrinks with
-their number, both learned on the same races.
+The number is the margin of a race in percentage points, an attribute for each kind of race, since the errors that
+polls share are larger in primaries than in general elections. Beside it stands what needs no pollsters: the mean of a
+race's polls, whose error has a shared part and one that shrinks with their number, both learned on the same races.
+
+In one year the errors of many states go the same way, which the model does not know: each race has a shared error of
+its own. In 2016 that made its intervals too narrow, and those of the mean too.
 """
 
 from __future__ import annotations
