@@ -80,7 +80,7 @@ def find(layout: Layout, features: tuple[str, ...], by_claim: bool, data: dict[s
             given = numbers_of(JAX, layout, data, theta, echo, of)
             sums = integrand(JAX, given, layout.points)
             found = found_of(given, sums)
-            out.append(ByClaim(found, sums.by_claim[0], given.repeated[0]) if by_claim else found)  # type: ignore[arg-type]
+            out.append(ByClaim(found, sums.by_claim[0], given.repeated[0]) if by_claim else found)
         return tuple(out)
 
     return jax.vmap(one)(draws)

@@ -17,6 +17,7 @@ from nousppl.encode import Encoded
 from nousppl.models.denial import LOG_DENIAL
 from nousppl.models.dense import Change, DenseQuestion
 from nousppl.models.program import COPY_ERROR
+from nousppl.number_written import with_number
 from nousppl.period_arrays import law_of_states
 from nousppl.periods import cells_of
 from nousppl.sets import Chances, law_of_lists
@@ -111,9 +112,11 @@ def write_out(
             change=None if stays else _change(problem, theta, order, expand),
         )
         dense = _beside(dense, encoded, problem, world, theta, order, expand)
-        lists = _chances(encoded, question, theta, by)
+        lists, labels = _chances(encoded, question, theta, by), _labels(encoded, problem.cells, counts)
+        if encoded.cells.measured[question]:
+            dense, labels = with_number(dense, blueprint, encoded, chosen, problem, theta, by)
         dense = _of_shape(dense, encoded, problem, theta, by, lists if laws else None)
-        out.append(Written(dense, _labels(encoded, problem.cells, counts), problem.claims[by], lists))
+        out.append(Written(dense, labels, problem.claims[by], lists))
     return out
 
 

@@ -17,7 +17,7 @@ from nousppl.errors import ModelError
 from nousppl.evidence import Evidence
 from nousppl.items import DENIES
 from nousppl.model import TrustModel, prior_draws
-from nousppl.models.shapes import NO_ITEM, AnyOf, Number
+from nousppl.models.shapes import NO_ITEM, AnyOf, Number, WhileTrue
 from nousppl.number_simulate import simulate_number
 from nousppl.numbers import number_shapes
 from nousppl.simulate import simulate_question
@@ -96,6 +96,10 @@ class Generator:
                 raise ModelError(
                     f"simulate: answers[{attribute!r}] = {model.answers[attribute]}: a set-valued attribute needs the "
                     "list of its items"
+                )
+            if isinstance(shape, WhileTrue):
+                raise ModelError(
+                    f"simulate: attribute {attribute!r} is true for a while; allowed are attributes of other shapes"
                 )
             first[attribute] = _centre(attribute, shape) if isinstance(shape, Number) else NO_ITEM
         self.model = model

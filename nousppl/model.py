@@ -67,7 +67,7 @@ class TrustModel:
             all use it. A file keeps the names of terms only: `nousppl.load` is given the functions again.
         shapes: attribute -> shape of its answers: `nousppl.OneOf` (default); `nousppl.AnyOf`, of whose items
             ``answers`` then gives the number or the closed list; `nousppl.WhileTrue`, of whose plausible ends it gives
-            the number.
+            the number; `nousppl.Number`, which has no ``answers``.
 
     Raises:
         ModelError: something that does not make sense.

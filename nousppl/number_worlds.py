@@ -69,7 +69,7 @@ def draw_number(rng: np.random.Generator, law: Law) -> Drawn:
             code[j] = np.rint((_value(rng, law, j, origins[j] >= 0, seen, spread[j]) - law.offset) / law.step)
         repeated = float(((law.base[j, :j] + law.strong[j, :j]) * (code[:j] == code[j])).sum())
         original[j] = law.alpha[j] / (law.alpha[j] + repeated) if law.alpha[j] + repeated > 0 else 0.0
-    return Drawn(truth, law.offset + law.step * code, origins)
+    return Drawn(truth, np.asarray(law.offset + law.step * code, np.float64), origins)
 
 
 def _value(rng: np.random.Generator, law: Law, j: int, slip: bool, seen: float, spread: float) -> float:

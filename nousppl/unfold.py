@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from functools import reduce
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -231,10 +231,20 @@ def log_rest(log_p: Floats) -> Floats:
     return out
 
 
+class ByDraw(Protocol):
+    """What `origins` needs of a belief unfolded."""
+
+    looks: Floats
+
+    def by_draw(self) -> Iterator[Fresh]:
+        """See `Fresh`, for each block of draws."""
+        ...
+
+
 def origins(
     encoded: Encoded,
     problem: Problem,
-    unfolded: Unfolded,
+    unfolded: ByDraw,
     parameters: dict[str, Any],
     features: int,
     grid: Floats | None,

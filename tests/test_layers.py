@@ -25,7 +25,7 @@ LAYERS = {
     "compile votes padding beside simulate "
     "simulate_lists unfold unfold_time",
     "inference": "inference.*",
-    "fit": "asking number_asking number_simulate densify fitting importance kin summaries updating",
+    "fit": "asking number_asking number_simulate number_written densify fitting importance kin summaries updating",
     "belief": "belief items_belief periods_belief lineage number_belief number_believe number_beliefs believe "
     "believe_all delta_log beliefs beliefs_arviz beliefs_files beliefs_items display echoes held_out "
     "identities plotting timeline",

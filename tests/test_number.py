@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 import pytest
+import witness
 from numpy.typing import NDArray
 from scipy.integrate import quad_vec
 from scipy.special import expit, ndtr
@@ -24,12 +26,14 @@ from nousppl import fitting, mixture
 from nousppl.asking import ready
 from nousppl.blueprint import draw_up
 from nousppl.compile import compile_problem
-from nousppl.inference import packed
+from nousppl.densify import write_out
+from nousppl.inference import enumeration, packed
 from nousppl.inference.backend import JAX
 from nousppl.inference.exact import theta_of
 from nousppl.models import number
 from nousppl.models.one_of import prepare
 from nousppl.models.program import COPY_ERROR
+from nousppl.number_asking import one_number
 from nousppl.number_belief import NumberBelief
 from nousppl.padding import rounded
 from nousppl.trust import Trust
@@ -223,6 +227,29 @@ def quantiles(trust: Trust, evidence: nous.Evidence) -> tuple[NDArray[np.float64
     assert found is not None
     q = np.array([0.05, 0.25, 0.5, 0.75, 0.95])
     return np.array([law.quantile(q) for law in found.mixtures]), np.array([law.sd for law in found.mixtures])
+
+
+def test_the_readable_programs_are_the_marginal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On the nodes of the marginal; by brute force, on numpyro and, where it is there, on pyro."""
+    monkeypatch.setattr("nousppl.number_asking.POINTS", 16)
+    evidence = nous.Evidence(random_polls(1, 2, 3))
+    trust = model_of(origin=ORIGINS["fading"]).default_trust(seed=1, draws=1)
+    with jax.enable_x64(True):
+        encoded, draws = trust.encoded(evidence), trust.asked()
+        for index in range(2):
+            one = write_out(trust.blueprint, encoded, draws, index)[0]
+            problem = compile_problem(encoded, np.array([index]))
+            found = one_number(trust.blueprint, encoded, draws, problem)[0].found
+            expected = float(np.log(np.exp(found.by_order[0, 0, 0] + found.log_mass[0, 0]).sum()))
+            assert np.log(witness.evidence(one.question, one.values)) == pytest.approx(expected, rel=DOUBLE)
+            assert float(enumeration.log_evidence(one.question, one.values)) == pytest.approx(expected, rel=DOUBLE)
+            if find_spec("pyro") is not None:
+                import torch
+
+                from nousppl.inference import torch_enumeration
+
+                by_pyro = torch_enumeration.log_evidence(one.question, one.values, dtype=torch.float64)
+                assert float(by_pyro) == pytest.approx(expected, rel=DOUBLE)
 
 
 @pytest.mark.parametrize(("resolution", "spread"), [(0.1, -1.0), (1.0, -3.0), (20.0, -4.0)])

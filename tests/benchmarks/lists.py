@@ -24,7 +24,7 @@ MODEL = nous.TrustModel(
 
 
 def world(
-    seed: int, entities: int = 300, sources: int = 15
+    seed: int, entities: int = 500, sources: int = 15
 ) -> tuple[nous.Evidence, pd.DataFrame, nous.Evidence, dict[str, NDArray[np.float64]]]:
     """Lists of 15 sources on three channels about the items of each entity, six claims each, with parameters drawn from
     their priors: the first half with what is true of it, the truths of the second half, its claims, and the
@@ -55,7 +55,7 @@ def rows() -> list[Row]:
             inside.append(np.atleast_1d((low <= value) & (value <= high)))
         marks.append(item_marks(trust.posteriors(asked), facts))
         best.append(item_marks(with_truth(trust, parameters).posteriors(asked), facts))
-    where = f"{SEEDS} worlds of 150 settled and 150 asked questions, 5 items, 15 sources, 6 claims each"
+    where = f"{SEEDS} worlds of 250 settled and 250 asked questions, 5 items, 15 sources, 6 claims each"
     share, count = float(np.concatenate(inside).mean()), len(np.concatenate(inside))
     found, ideal = (score(Marks(*(np.concatenate(c) for c in zip(*parts, strict=True)))) for parts in (marks, best))
     ratio, n = float(found["log_loss"] / ideal["log_loss"]), int(found["n"])

@@ -32,6 +32,7 @@ NAMES = (
     "change",
     "lists",
     "states",
+    "numbers",
     "traps",
     "pollsters",
     "fits",

@@ -1,0 +1,79 @@
+"""Numbers: what is learned from simulated worlds, and whether beliefs about numbers are as sure as they may be."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+from benchmarks.change import with_truth
+from benchmarks.table import Row, at_least, at_most
+from numpy.typing import NDArray
+
+import nousppl as nous
+from nousppl.beliefs import Beliefs
+
+SEEDS = 20
+RESOLUTION = 0.1
+LEVELS = np.arange(0.05, 1.0, 0.05)
+"""Probabilities below which so many truths should lie."""
+MODEL = nous.TrustModel(
+    freshness="1",
+    origin=nous.Origin(strong="same_source + same_channel"),
+    shapes={"guests": nous.Number(resolution=RESOLUTION, centre=0.0, scale=1.0)},
+)
+
+
+def world(
+    seed: int, entities: int = 400, sources: int = 12
+) -> tuple[nous.Evidence, pd.DataFrame, nous.Evidence, dict[str, NDArray[np.float64]]]:
+    """Claims of 12 sources on three channels about a number of each entity, five each, with parameters drawn from their
+    priors: the first half with its truths, the truths of the second half, its claims, and the parameters."""
+    rng = np.random.default_rng(seed)
+    rows = [
+        (f"e{e:03d}", "guests", f"s{s:02d}", f"c{s % 3}", day)
+        for e in range(entities)
+        for s, day in zip(rng.integers(sources, size=5), np.sort(rng.uniform(0.0, 100.0, 5)), strict=True)
+    ]
+    design = pd.DataFrame(rows, columns=["entity", "attribute", "source", "channel", "time"])
+    truth, evidence = MODEL.simulate(design, seed)
+    known = f"e{entities // 2:03d}"
+    claims, facts = evidence.claims, truth.settled
+    learn = nous.Evidence(claims[claims["entity"] < known], settled=facts[facts["entity"] < known])
+    rest = facts[facts["entity"] >= known]
+    return learn, rest, nous.Evidence(claims[claims["entity"] >= known]), truth.parameters
+
+
+def places(beliefs: Beliefs, facts: pd.DataFrame) -> NDArray[np.float64]:
+    """(questions,) belief that the number is below the truth."""
+    assert beliefs.numbers is not None
+    true = facts.set_index("entity")["value"].reindex(beliefs.numbers.questions["entity"])
+    return np.array([float(law.cdf(x)) for law, x in zip(beliefs.numbers.mixtures, true, strict=True)])
+
+
+def rows() -> list[Row]:
+    """Parameters inside their intervals, calibration of the beliefs, and log loss against that of the true ones."""
+    inside, below, learned, best = [], [], [], []
+    for seed in range(SEEDS):
+        learn, facts, asked, parameters = world(seed)
+        trust = MODEL.fit(learn, learn_from="settled", seed=seed)
+        for name, value in parameters.items():
+            low, high = np.quantile(trust.flat[name], [0.05, 0.95], axis=0)
+            inside.append(np.atleast_1d((low <= value) & (value <= high)))
+        beliefs, ideal = trust.posteriors(asked), with_truth(trust, parameters).posteriors(asked)
+        below.append(places(beliefs, facts))
+        learned.append(float(beliefs.score_numbers(facts)["log_score"]))
+        best.append(float(ideal.score_numbers(facts)["log_score"]))
+    where = f"{SEEDS} worlds of 200 settled and 200 asked numbers, 12 sources, 5 claims each"
+    share, count = float(np.concatenate(inside).mean()), len(np.concatenate(inside))
+    found = np.concatenate(below)
+    apart = float(np.abs((found[:, None] <= LEVELS).mean(0) - LEVELS).mean())
+    # Of the rounding cell that holds the truth, in nats.
+    losses = [-float(np.mean(scores)) - np.log(RESOLUTION) for scores in (learned, best)]
+    covered = float((np.abs(found - 0.5) <= 0.45).mean())
+    return [
+        at_least("numbers: parameters inside their 90 % interval", where, count, share, 0.85),
+        at_most("numbers: parameters inside their 90 % interval", where, count, share, 0.95),
+        at_most("numbers: calibration error, mean over 19 levels", where, len(found), apart, 0.02),
+        at_least("numbers: truths inside 90 % intervals", where, len(found), covered, 0.87),
+        at_most("numbers: truths inside 90 % intervals", where, len(found), covered, 0.93),
+        at_most("numbers: log loss over that of the true parameters", where, len(found), losses[0] / losses[1], 1.03),
+    ]
