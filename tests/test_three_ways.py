@@ -151,7 +151,7 @@ def test_the_random_problems_have_every_feature_on_and_off() -> None:
     [
         (101, {}),
         (103, {}),
-        (104, dict.fromkeys(("origin", "lag", "text"), True)),
+        pytest.param(104, dict.fromkeys(("origin", "lag", "text"), True), marks=pytest.mark.long),
         (106, {"popularity": True, "shared by claim": True, "closed": False}),
         (107, dict.fromkeys(("origin", "lag", "text", "popularity", "shared by claim", "own terms"), True)),
     ],
@@ -166,8 +166,15 @@ def test_marginal_is_brute_force_in_double_precision(seed: int, features: dict[s
     ("claims", "features"),
     [
         (3, {"popularity": True, "difficulty": False, "closed": False}),
-        (3, {"popularity": True, "shared by claim": True, "difficulty": False, "closed": False}),
-        (3, {"popularity": True, "own terms": True, "difficulty": False, "closed": False}),
+        # With these, test_five_ways.py compares the program too.
+        pytest.param(
+            3,
+            {"popularity": True, "shared by claim": True, "difficulty": False, "closed": False},
+            marks=pytest.mark.long,
+        ),
+        pytest.param(
+            3, {"popularity": True, "own terms": True, "difficulty": False, "closed": False}, marks=pytest.mark.long
+        ),
         (2, {"popularity": False, "difficulty": True, "closed": True}),
     ],
 )
