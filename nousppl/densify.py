@@ -18,10 +18,10 @@ from nousppl.models.denial import LOG_DENIAL
 from nousppl.models.dense import Change, DenseQuestion
 from nousppl.models.program import COPY_ERROR
 from nousppl.number_written import with_number
+from nousppl.pair_world import PairWorld
 from nousppl.period_arrays import law_of_states
 from nousppl.periods import cells_of
 from nousppl.sets import Chances, law_of_lists
-from nousppl.unfold import PairWorld
 
 Draws = dict[str, NDArray[np.float64]]
 
@@ -68,11 +68,9 @@ def write_out(
     """
     chosen = {name: value[draw : draw + 1] for name, value in draws.items()}
     problem = compile_problem(encoded, np.array([question]), seed) if problem is None else problem
-    drawn = parameter_draws(blueprint, encoded, chosen, problem)
-    theta = {name: np.asarray(value[0]) for name, value in drawn.items()}
+    theta = {n: np.asarray(value[0]) for n, value in parameter_draws(blueprint, encoded, chosen, problem).items()}
     world = PairWorld(encoded, problem, len(encoded.features), blueprint.text_grid)
-    layout, claims = problem.layout, len(problem.claims)
-    shaped = bool(encoded.cells.shaped[question])
+    layout, claims, shaped = problem.layout, len(problem.claims), bool(encoded.cells.shaped[question])
     counts = np.ones(layout.cells, int) if shaped else np.rint(encoded.cells.count[problem.cells]).astype(int)
     expand = np.repeat(np.arange(layout.cells), counts)
     rates = _mass(blueprint, problem, theta)[expand] / counts[expand]

@@ -12,7 +12,7 @@ from nousppl.compile import Problem
 from nousppl.encode import Encoded
 from nousppl.models.program import COPY_ERROR
 from nousppl.number_worlds import Drawn, Law, draw_number
-from nousppl.unfold import PairWorld
+from nousppl.pair_world import PairWorld
 
 Draws = dict[str, NDArray[np.float64]]
 

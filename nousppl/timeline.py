@@ -59,7 +59,7 @@ def timeline(trust: Trust, question: Question, times: Any = None) -> Timeline:
     problem = compile_problem(encoded, np.array([question.index]), trust.model.order_seed, None)
     if problem.settled is None or encoded.cells.shaped[question.index]:
         raise QuestionError(
-            "timeline: truths of this kind do not change in this model: a question has one answer at all times. "
+            "timeline: truths do not change in this model, or not those of this shape: one answer holds at all times. "
             "Allowed: one-of-several answers in a model with change=..., such as '1 + (1|attribute)'."
         )
     asked = OneQuestion(trust.blueprint, encoded, trust.asked(affordable(problem.layout)), problem)

@@ -23,7 +23,7 @@ LAYERS = {
     "compile": "affinity items sets numbers number_layout number_worlds own settled shaped statements periods "
     "period_arrays shown domains cells encode default_priors blueprint slots lanes listed denied difficulty text "
     "compile votes padding beside simulate "
-    "simulate_lists unfold unfold_time",
+    "simulate_lists pair_world unfold unfold_time",
     "inference": "inference.*",
     "fit": "asking number_asking number_simulate number_written densify fitting importance kin summaries updating",
     "belief": "belief items_belief periods_belief lineage number_belief number_believe number_beliefs believe "

@@ -36,8 +36,8 @@ from nousppl.models.program import COPY_ERROR
 from nousppl.number_asking import one_number
 from nousppl.number_belief import NumberBelief
 from nousppl.padding import rounded
+from nousppl.pair_world import PairWorld
 from nousppl.trust import Trust
-from nousppl.unfold import PairWorld
 
 Floats = NDArray[np.float64]
 DOUBLE = 1e-10

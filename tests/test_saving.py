@@ -120,7 +120,7 @@ REFUSALS = {
     "text": "not a readable netCDF file",
     "empty": "not a readable netCDF file",
     "foreign": "not one that nousppl saved",
-    "newer": r"in format 3; this version reads up to 2; upgrade nousppl",
+    "newer": r"in format 4; this version reads up to 3; upgrade nousppl",
     "altered": "the saved trust is damaged",
 }
 
