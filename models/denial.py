@@ -1,12 +1,15 @@
 """What claims say beside their value: that another answer is not the case, and that they are not meant to last.
 
-A fresh claim with value x that denies y, where it denies one of the other K - 1 answers, denies it with probability
-``1 / (K - 1)`` where x is true, and where z != x is true with ``kappa / (K - 2 + kappa)`` for y = z and ``1 / (K - 2 +
-kappa)`` for each other answer: with a small kappa the truth is rarely denied. A repetition denies at random. All is
-taken relative to ``1 / (K - 1)``, so that a claim weighs the same whether or not the column is there::
+What a claim denies is mostly what was said before. At random, one of the m values that earlier claims of its question
+name, its own apart, has weight 1, and the U answers that nobody named have 1 together; so a repetition denies. A fresh
+claim denies the truth less (or more) readily, with kappa times the weight ``w`` that it has::
 
-    p(x, denies y | z) = f D(y; x, z) p(x | z) + m
-    D = 1 where z = x,  (K-1) kappa / (K-2+kappa) where z = y,  (K-1) / (K-2+kappa) where z is another answer
+    p(x, denies y | z) = f D(y; x, z) p(x | z) + m          taken relative to a denial at random
+    D = 1 where z = x,  else  T / (T + (kappa - 1) w(z)),  times kappa where z = y
+    T = m + 1 (m where U = 0),  w = 1 for what was named, 1 / U for the rest
+
+so that a claim weighs the same whether or not the column is there, and a denial speaks against what it denies as far as
+kappa is below 1, however many answers are plausible.
 
 Only in part (``lasting`` below 1) a fresh claim is about the state: ``lasting D p(x | z) + (1 - lasting) / K``.
 
@@ -41,13 +44,9 @@ def stated(
     if layout.denials:
         kappa, one = theta["denial"], xp.array(1.0)
         kind = data["term_denial"]
-
-        def factor(uniform: Array) -> Array:
-            # 1 / (K - 1) is given, and K - 2 + kappa in units of K - 1.
-            return one / (one + (kappa - one) * uniform)
-
-        by_row = by_row * xp.where(data["row_denies"], factor(data["row_uniform"]), one)
-        denied = factor(data["term_uniform"])
+        # The share w / T of each truth among what may be denied is given; 0 of claims that deny nothing.
+        by_row = by_row / (one + (kappa - one) * data["row_aside"])
+        denied = one / (one + (kappa - one) * data["term_aside"])
         by_term = by_term * xp.where(kind == TRUE, kappa * denied, xp.where(kind == OTHER, denied, one))
     if layout.lasting:
         row_lasting = xp.take(data["slot_lasting"], data["row_slot"])

@@ -63,10 +63,11 @@ class DenseQuestion(NamedTuple):
       answer fades as truths do, ``n_j(x) = sum_{k<j} r_k exp(-rate (t_j - t_k)) s_k(x)``; ``pins`` and ``rejections``
       are observed of the chain;
     * a claim may deny an answer y other than its value, ``denies[j] = y``, and last only in part; with ``L_j =
-      lasting[j]``, kappa ``denial`` and, of what is denied, only the ratio to 1 / (K-1) that a denial at random has,
+      lasting[j]``, kappa ``denial`` and, of what is denied, only the ratio to a denial at random,
       ``p_j(v, y | z) = f_j (L_j D_j(v, y; z) p_j(v | z, fresh) + (1 - L_j) / K) + m_j(v)``;
-      ``D_j(v, y; z)`` is 1 for z = v or no denial, ``(K-1) kappa / (K-2+kappa)`` for z = y, else ``(K-1) /
-      (K-2+kappa)``;
+      ``D_j(v, y; z)`` is 1 for z = v or no denial, else ``T / (T + (kappa-1) w(z))``, times kappa for z = y; at random
+      what an earlier claim names (v apart) is denied with weight w = 1, each other answer with 1 / their number, and T
+      is the sum of all w;
     * where ``strong_denied`` is given, ``strong[j, k] + h_jk (strong_denied[j, k] - strong[j, k])`` stands for
       ``strong[j, k]`` in all formulas, with ``h_jk = sum_v s_k(v) 1[a claim between k and j denies v]``;
     * ``P(o_j = k | x, z)`` is proportional to ``w_jk ((1 - none_j) (rho_jk (1-eps) match(j, k) + eps/K) + none_j/K)``.

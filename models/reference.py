@@ -102,7 +102,7 @@ def program(xp: Sites, question: DenseQuestion, values: ArrayLike | None = None,
         row = xp.say(f"claim_{j}", law, silent, None if said is None else said[j])
         if q.denies is not None:
             denies = xp.integers(q.denies[j])
-            law = denial_law(xp, row, looks, stated, q.denial)
+            law = denial_law(xp, denial_weights(xp, share, row), looks, stated, q.denial)
             target = None if said is None else xp.one_hot(denies, q.size)
             target = xp.say(f"denied_{j}", law, silent | (denies < 0), target)
             standing = xp.where(denies >= 0, standing * (1.0 - target), standing)
@@ -292,11 +292,19 @@ def strong_weights(question: Any, j: int, denied: Array) -> Array:
     return strong + denied * (question.strong_denied[j, :j] - strong)
 
 
-def denial_law(xp: Sites, said: Array, truth: Array, stated: Array, kappa: Array) -> Array:
-    """(..., K): law of the answer that a claim denies: any but the one that it names, the truth only in proportion to
-    kappa where the claim is about it, and fresh."""
-    others = 1.0 - said
-    mass = xp.where(stated[..., None] & is_truth(xp, truth, said.shape[-1]), kappa * others, others)
+def denial_weights(xp: Sites, share: Array, said: Array) -> Array:
+    """(K,) how readily a claim that says this denies each answer at random: what was named before has weight 1, all the
+    rest has it together."""
+    named = xp.where(share.sum(0) > 0, 1.0, 0.0) * (1.0 - said)
+    rest = (1.0 - named) * (1.0 - said)
+    return named + rest / xp.at_least(rest.sum(), 1.0)
+
+
+def denial_law(xp: Sites, weights: Array, truth: Array, stated: Array, kappa: Array) -> Array:
+    """(..., K): law of the answer that a claim denies: the truth only in proportion to kappa where the claim is about
+    it, and fresh."""
+    about = stated[..., None] & is_truth(xp, truth, weights.shape[-1])
+    mass = xp.where(about, kappa * weights, weights)
     return mass / mass.sum(-1)[..., None]
 
 

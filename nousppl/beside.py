@@ -51,10 +51,12 @@ class Beside:
         self._values[j] = value
         if question.denies is None or self._uniforms is None or question.denies[j] < 0:
             return
-        mass = np.ones(question.size)
+        named = np.isin(np.arange(question.size), self._values[:j])
+        named[value] = False
+        rest = ~named & (np.arange(question.size) != value)
+        mass = np.where(named, 1.0, rest / max(int(rest.sum()), 1))
         if stated:
-            mass[truth] = question.denial
-        mass[value] = 0.0
+            mass[truth] *= question.denial
         total = np.cumsum(mass)
         self.denies[j] = np.searchsorted(total, self._uniforms[j] * total[-1], side="right")
         self._denied[:j] |= self._values[:j] == self.denies[j]

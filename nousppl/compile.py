@@ -104,7 +104,7 @@ def compile_problem(encoded: Encoded, questions: Ints, seed: int = 0, at: Floats
     _chains(data, encoded, slots, chains, len(groups))
     denied = denied_icells(encoded, slots, questions, claims)
     _entries(data, encoded, slots, chains[1], questions, denied)
-    data |= stated_arrays(encoded, slots, claims, data, denied)
+    data |= stated_arrays(encoded, slots, questions, claims, data, denied)
     data |= listed_affinities(encoded, slots, claims, chains[1])
     data |= listed_pairs(encoded, slots, claims, chains[1], groups)
     data |= listed_own(encoded, slots, claims, chains[1])
@@ -253,7 +253,7 @@ def _entries(
         slot, icell = slot[order], icell[order]
     slots_total = max(len(slots.claim), 1)
     if denied is not None:
-        slot, icell = more_entries(slot, icell, denied, slots_total)
+        slot, icell = more_entries(slot, icell, denied, slots)
     key = in_order * slots_total + slots.row_slot[by_cell.order]
     last = np.searchsorted(key, icell * slots_total + slot) - 1
     named = (last >= 0) & (in_order[np.maximum(last, 0)] == icell) if len(in_order) else np.zeros(len(slot), bool)

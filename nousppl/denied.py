@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from nousppl.encode import Encoded
 from nousppl.listed import same_value
 from nousppl.models.denial import OTHER, TRUE
-from nousppl.ragged import Ints, ranges
+from nousppl.ragged import Floats, Ints, ranges
 from nousppl.slots import Chains, Slots
 
 if TYPE_CHECKING:
@@ -26,22 +26,53 @@ def denied_icells(encoded: Encoded, slots: Slots, questions: Ints, claims: Ints)
     return np.where(cell >= 0, slots.icell_offset[slots.instance] + local, -1)
 
 
-def more_entries(slot: Ints, icell: Ints, denied: Ints, slots: int) -> tuple[Ints, Ints]:
-    """Entries, sorted by icell and slot, with those of the denied answers among them.
+def more_entries(slot: Ints, icell: Ints, denied: Ints, slots: Slots) -> tuple[Ints, Ints]:
+    """Entries, sorted by icell and slot, with those of the denied answers and of what was named before among them, for
+    claims that deny something.
 
     Args:
         slot: (entries,) of the entries so far, which are sorted so.
         icell: (entries,)
         denied: (slots,) see `denied_icells`.
-        slots: number of slots.
+        slots: claims in their orders.
     """
-    denier = np.flatnonzero(denied >= 0)
-    keys = np.union1d(icell * slots + slot, denied[denier] * slots + denier)
-    return keys % max(slots, 1), keys // max(slots, 1)
+    total = max(len(slots.claim), 1)
+    denier, first = np.flatnonzero(denied >= 0), named_first(slots)
+    instance = slots.instance[denier]
+    count = np.diff(slots.icell_offset)[instance]
+    of_denier = np.repeat(denier, count)
+    every = ranges(slots.icell_offset[:-1][instance], count)
+    before = first[every] < of_denier
+    keys = np.concatenate([icell * total + slot, denied[denier] * total + denier, (every * total + of_denier)[before]])
+    keys = np.unique(keys)
+    return keys % total, keys // total
+
+
+def named_first(slots: Slots) -> Ints:
+    """(icells,) first slot that names each; the number of slots where none does."""
+    first = np.full(int(slots.icell_offset[-1]), len(slots.claim), np.int64)
+    np.minimum.at(first, slots.row_icell, slots.row_slot)
+    return first
+
+
+def asides(encoded: Encoded, slots: Slots, questions: Ints, denied: Ints) -> tuple[Floats, Floats]:
+    """(slots,) share of a value that was named before, and of an answer that was not, among what a claim that denies
+    something denies at random; 0 of other claims."""
+    first, n = named_first(slots), len(slots.claim)
+    new = np.bincount(slots.row_slot, first[slots.row_icell] == slots.row_slot, minlength=n)
+    so_far = np.cumsum(new) - new
+    so_far -= so_far[np.minimum(slots.start[:-1], max(n - 1, 0))][slots.instance]
+    own = np.zeros(n, bool)
+    own[slots.row_slot] = first[slots.row_icell] < slots.row_slot
+    named = so_far - own
+    unnamed = encoded.cells.size[questions[slots.question[slots.instance]]] - named - 1
+    total = np.maximum(named + (unnamed > 0), 1)
+    denies = denied >= 0
+    return np.where(denies, 1.0 / total, 0.0), np.where(denies, 1.0 / (total * np.maximum(unnamed, 1)), 0.0)
 
 
 def stated_arrays(
-    encoded: Encoded, slots: Slots, claims: Ints, data: dict[str, Any], denied: Ints | None
+    encoded: Encoded, slots: Slots, questions: Ints, claims: Ints, data: dict[str, Any], denied: Ints | None
 ) -> dict[str, NDArray[Any]]:
     """What ``nousppl.models.denial.stated`` reads; nothing where no claim of the evidence denies or passes."""
     out: dict[str, NDArray[Any]] = {}
@@ -49,7 +80,11 @@ def stated_arrays(
         row, entry = data["term_row"], data["term_entry"]
         of_term = denied[slots.row_slot[row]]
         kind = np.where(of_term == data["entry_icell"][entry], TRUE, OTHER)
-        out["row_denies"] = (denied >= 0)[slots.row_slot]
+        named, unnamed = asides(encoded, slots, questions, denied)
+        out["row_aside"] = unnamed[slots.row_slot]
+        of_row, icell = slots.row_slot[row], data["entry_icell"][entry]
+        before = named_first(slots)[icell] < of_row
+        out["term_aside"] = np.where(before, named[of_row], unnamed[of_row])
         # A claim for the truth denies any other answer.
         out["term_denial"] = np.where((of_term >= 0) & ~data["term_own"], kind, 0)
     if encoded.passing:
@@ -101,7 +136,7 @@ def stated_sizes(data: dict[str, Any]) -> dict[str, Any]:
     return {
         "denied": len(data.get("denied_slot", ())),
         "again": len(data.get("again_row", ())),
-        "denials": bool(np.any(data.get("row_denies", False))),
+        "denials": bool(np.any(data.get("row_aside", 0.0) > 0.0)),
         "lasting": bool(np.any(data.get("slot_lasting", 1.0) < 1.0)),
     }
 

@@ -239,8 +239,12 @@ def pad(problem: Problem, layout: Layout) -> dict[str, NDArray[Any]]:
 def _without(data: dict[str, NDArray[Any]], layout: Layout) -> dict[str, NDArray[Any]]:
     """What the layout has of denials and of what does not last, for an evidence without any."""
     out: dict[str, NDArray[Any]] = {}
-    if layout.denials and "row_denies" not in data:
-        out = {"row_denies": np.zeros(layout.rows, bool), "term_denial": np.zeros(layout.terms, np.int32)}
+    if layout.denials and "row_aside" not in data:
+        out = {
+            "row_aside": np.zeros(layout.rows),
+            "term_aside": np.zeros(layout.terms),
+            "term_denial": np.zeros(layout.terms, np.int32),
+        }
     if layout.lasting and "slot_lasting" not in data:
         out["slot_lasting"] = np.ones(layout.slots)
     return out

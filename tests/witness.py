@@ -199,14 +199,23 @@ def fresh_law(x: Reading, j: int, z: int, d: float) -> list[float]:
 
 
 def stated(x: Reading, j: int, z: int, d: float) -> float:
-    """Probability of what a fresh claim says and, relative to a random choice among K - 1, of what it denies."""
+    """Probability of what a fresh claim says and, relative to a random choice, of what it denies."""
     q, K = x.question, x.K
     p = likelihood(x, j, fresh_law(x, j, z, d))
     y = -1 if q.denies is None or "denials" in x.without else q.denies[j]
     if y >= 0 and x.said[j][z] == 0:
-        p *= (K - 1) * (q.denial if y == z else 1) / (K - 2 + q.denial)
+        w = at_random(x, j)
+        p *= sum(w) * (q.denial if y == z else 1) / (sum(w) + (q.denial - 1) * w[z])
     lasting = 1.0 if q.lasting is None or "lasting" in x.without else q.lasting[j]
     return lasting * p + (1 - lasting) / K
+
+
+def at_random(x: Reading, j: int) -> list[float]:
+    """Weights of what claim j may deny at random: values named before it have 1, all the others 1 together."""
+    own = [v for v in range(x.K) if x.said[j][v] > 0]
+    named = [v for v in range(x.K) if v not in own and any(x.said[k][v] > 0 for k in range(j))]
+    rest = [v for v in range(x.K) if v not in own and v not in named]
+    return [1.0 if v in named else 1 / len(rest) if v in rest else 0.0 for v in range(x.K)]
 
 
 def repeat_law(x: Reading, j: int, k: int) -> list[float]:
@@ -310,7 +319,9 @@ def total_probability(question: Any, grid: Grid = NO_DIFFICULTY, without: Collec
     for values in itertools.product(range(K), repeat=n):
         for denies in itertools.product(*(targets(q, j, values[j]) for j in range(n))):
             said = q if q.denies is None else replace(q, denies=list(denies))
-            parts.append(evidence(said, values, grid, without) / (K - 1) ** sum(y >= 0 for y in denies))
+            x = read(said, values, without)
+            chances = [at_random(x, j)[y] / sum(at_random(x, j)) for j, y in enumerate(denies) if y >= 0]
+            parts.append(evidence(said, values, grid, without) * math.prod(chances))
     return math.fsum(parts)
 
 
