@@ -300,7 +300,10 @@ print(next(int(line.split()[1]) for line in open("/proc/self/status") if line.st
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("claims", "what", "gigabytes"), [(100_000, "ask", 2.5), (1_000_000, "compile", 3.0)])
+@pytest.mark.parametrize(
+    ("claims", "what", "gigabytes"),
+    [(100_000, "ask", 2.5), pytest.param(1_000_000, "compile", 3.0, marks=pytest.mark.long)],
+)
 def test_memory_of_long_questions_is_bounded(claims: int, what: str, gigabytes: float) -> None:
     """A hundred thousand claims on one question are answered; a flood of a million repeats is compiled."""
     run = subprocess.run(

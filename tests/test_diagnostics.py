@@ -133,7 +133,7 @@ def test_a_healthy_variational_fit(healthy: Trust, evidence: nous.Evidence) -> N
     assert (report.table["advice"] == "").all()
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_healthy_fit_by_sampling() -> None:
     claims, facts = crowd()
     known = nous.Evidence(claims, settled=facts)

@@ -481,6 +481,7 @@ def test_simulated_numbers_follow_the_model() -> None:
     assert kstest(places(known(model, numbers_shared=[0.0])), "uniform").pvalue < 1e-4
 
 
+@pytest.mark.long
 def test_a_fit_finds_bias_spread_and_shared_error() -> None:
     """Learned from settled numbers; each within three posterior standard deviations of the truth."""
     rng = np.random.default_rng(5)

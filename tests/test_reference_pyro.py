@@ -111,9 +111,9 @@ BROKEN: dict[str, tuple[Any, str, Any]] = {
     "texts are not compared": (
         reference,
         "repeat_laws",
-        lambda xp, share, rho, eps: REPEATS(xp, share, 0 * rho + 1, eps),
+        lambda xp, share, rho, eps, *rest: REPEATS(xp, share, 0 * rho + 1, eps, *rest),
     ),
-    "copies are perfect": (reference, "repeat_laws", lambda xp, s, rho, eps: REPEATS(xp, s, rho, 0.0)),
+    "copies are perfect": (reference, "repeat_laws", lambda xp, s, rho, eps, *rest: REPEATS(xp, s, rho, 0.0)),
     "nothing is popular": (reference, "wrong_answer_law", lambda xp, n, z, beta, c=None: WRONG(xp, n, z, None, c)),
     "all wrong answers are alike": (
         reference,
