@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from nousppl.models.layout import Layout
+from nousppl.models.logs import within
 from nousppl.models.namespace import Array, Namespace
 
 LOGIT_LIMIT = 15.0
@@ -11,7 +12,7 @@ LOGIT_LIMIT = 15.0
 
 def log_chances(xp: Namespace, logit: Array) -> tuple[Array, Array]:
     """log p and log(1 - p)."""
-    held = xp.minimum(xp.maximum(logit, xp.array(-LOGIT_LIMIT)), xp.array(LOGIT_LIMIT))
+    held = within(xp, logit, LOGIT_LIMIT)
     return -xp.log1p(xp.exp(-held)), -xp.log1p(xp.exp(held))
 
 

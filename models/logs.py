@@ -8,6 +8,15 @@ NOTHING = -1e30
 """Stands for the log of 0; finite, so that its gradient is."""
 
 
+LOGIT_LIMIT = 30.0
+"""Logits of reliability are kept inside ±30, so that neither a nor 1 - a rounds to 0 in single precision."""
+
+
+def within(xp: Namespace, logit: Array, limit: float = LOGIT_LIMIT) -> Array:
+    """The logit inside its limits."""
+    return xp.minimum(xp.maximum(logit, xp.array(-limit)), xp.array(limit))
+
+
 def log_add(xp: Namespace, one: Array, other: Array) -> Array:
     """``log(exp(one) + exp(other))``, ``other`` finite."""
     top = xp.maximum(one, other)

@@ -15,13 +15,12 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from nousppl.models.layout import Layout, NumberSet
+from nousppl.models.logs import within
 from nousppl.models.namespace import Array, Namespace
 from nousppl.models.number_grid import Centres, nodes
 from nousppl.models.origin import Echo
 
 LOG_2PI = 1.8378770664093453
-LOGIT_LIMIT = 30.0
-"""Logits of reliability are kept inside ±30."""
 SPREADS = (-8.0, 6.0)
 """The log of a source's spread, in units of the attribute's scale, is kept inside these limits."""
 LEAST = 1e-4
@@ -107,8 +106,7 @@ def numbers_of(
     """Parameters of one set of questions."""
     part = {name: data[f"{of.prefix}{name}"] for name in ARRAYS}
     claim, slot, attribute = part["claim"], part["slot"], part["attribute"]
-    logit = xp.take(theta["logit"], claim)
-    held = xp.minimum(xp.maximum(logit, xp.array(-LOGIT_LIMIT)), xp.array(LOGIT_LIMIT))
+    held = within(xp, xp.take(theta["logit"], claim))
     right, wrong = xp.sigmoid(held), xp.sigmoid(-held)
     if layout.ceiling:
         ceiling = xp.take(data["claim_ceiling"], claim)

@@ -15,14 +15,11 @@ from nousppl.models.base_rates import base_log_mass
 from nousppl.models.change import carry
 from nousppl.models.denial import stated
 from nousppl.models.layout import Layout
-from nousppl.models.logs import log_add
+from nousppl.models.logs import log_add, within
 from nousppl.models.namespace import Array, Namespace
 from nousppl.models.number import log_marginals
 from nousppl.models.origin import Echo, by_row_of_slot, echo, popularity
 from nousppl.models.shaped import with_density, with_shapes
-
-LOGIT_LIMIT = 30.0
-"""Logits of reliability are kept inside ±30, so that neither a nor 1 - a rounds to 0 in single precision."""
 
 
 class Likelihood(NamedTuple):
@@ -250,11 +247,6 @@ def reliability(xp: Namespace, logit: Array, ceiling: Array | None, difficulty: 
         return right, wrong
     capped = right > ceiling
     return xp.where(capped, ceiling, right), xp.where(capped, 1.0 - ceiling, wrong)
-
-
-def within(xp: Namespace, logit: Array) -> Array:
-    """The logit inside its limits."""
-    return xp.minimum(xp.maximum(logit, xp.array(-LOGIT_LIMIT)), xp.array(LOGIT_LIMIT))
 
 
 def claim_logs(

@@ -12,8 +12,6 @@ from nousppl.models.namespace import Array, Namespace
 
 LOGIT_LIMIT = 30.0
 """Logits are kept inside these limits."""
-NOTHING = -1e30
-"""Stands for the log of 0; finite, so that its gradient is."""
 SHORT = 0.1
 """Below this share of the mean duration the mass of an interval is taken from a series."""
 

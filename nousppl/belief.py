@@ -172,10 +172,7 @@ class Belief:
         Raises:
             QuestionError: p is not between 0 and 1.
         """
-        if not 0 < p < 1:
-            raise QuestionError(f"interval(p={p!r}): p must be above 0 and below 1, for instance .9")
-        bounds = np.quantile(self.samples, [(1 - p) / 2, (1 + p) / 2], axis=0)
-        return pd.DataFrame(bounds.T, index=self._index, columns=["lower", "upper"])
+        return central(self.samples, self._index, p)
 
     @property
     def entropy(self) -> float:
@@ -246,8 +243,7 @@ class Belief:
     @property
     def origins(self) -> pd.DataFrame:
         """Where each claim comes from: probability of "fresh" and of repeating each other claim; rows sum to 1."""
-        names = list(self._claims["claim"])
-        return pd.DataFrame(self._origins, index=pd.Index(names, name="claim"), columns=["fresh", *names])
+        return origins_table(self._origins, list(self._claims["claim"]))
 
     @cached_property
     def fresh(self) -> Floats:
@@ -326,6 +322,23 @@ class Belief:
 
     def _repr_html_(self) -> str:
         return display.belief_html(self)
+
+
+def central(samples: Floats, names: pd.Index, p: float) -> pd.DataFrame:
+    """Columns lower and upper, by name: central intervals of probabilities (draws, names).
+
+    Raises:
+        QuestionError: p is not between 0 and 1.
+    """
+    if not 0 < p < 1:
+        raise QuestionError(f"interval(p={p!r}): p must be above 0 and below 1, for instance .9")
+    bounds = np.quantile(samples, [(1 - p) / 2, (1 + p) / 2], axis=0)
+    return pd.DataFrame(bounds.T, index=names, columns=["lower", "upper"])
+
+
+def origins_table(origins: Floats, names: list[Any]) -> pd.DataFrame:
+    """Origins (n, n + 1) of the claims with these names, "fresh" first."""
+    return pd.DataFrame(origins, index=pd.Index(names, name="claim"), columns=["fresh", *names])
 
 
 def _named_by(values: NDArray[np.object_], codes: NDArray[np.int32]) -> list[tuple[int, Any]]:

@@ -37,13 +37,12 @@ def item_table(items: Items | None, questions: pd.DataFrame, offset: Ints, proba
     """
     if items is None:
         return no_items()
-    parts = []
-    for question in items.groups:
-        chances = probability[offset[question] : offset[question + 1]] @ shares(items, question)
-        row = questions.iloc[question]
-        table = pd.DataFrame({"item": items.names(question), "probability": chances})
-        parts.append(table.assign(entity=row["entity"], attribute=row["attribute"])[COLUMNS])
-    return pd.concat(parts, ignore_index=True) if parts else no_items()
+    of, names = list(items.groups), [items.names(question) for question in items.groups]
+    chances = [probability[offset[q] : offset[q + 1]] @ shares(items, q) for q in of]
+    rows = questions.iloc[np.repeat(of, [len(some) for some in names])]
+    table = rows[["entity", "attribute"]].reset_index(drop=True)
+    table["item"] = pd.Series([name for some in names for name in some], dtype=object)
+    return table.assign(probability=np.concatenate([*chances, np.zeros(0)]))
 
 
 def item_marks(beliefs: Beliefs, settled: pd.DataFrame) -> Marks:

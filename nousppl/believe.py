@@ -104,7 +104,7 @@ def _said(encoded: Encoded, question: int, start: int, stop: int) -> Floats | No
     items = encoded.cells.items
     if items is None or items.attribute[question] < 0:
         return None
-    out = np.zeros((stop - start, items.cells()[question]))
+    out = np.zeros((stop - start, items.cells(question)))
     named = items.cell_of(np.full(stop - start, question), items.named[start:stop])
     out[np.arange(stop - start), named] = 1.0
     return out

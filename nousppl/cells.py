@@ -103,8 +103,8 @@ def build_cells(coded: Coded, frame: pd.DataFrame, domains: Domains, periods: Pe
     size = np.where(closed, sizes[attribute], np.maximum(sizes[attribute], named + 1.0))
     _refuse_small_domains(coded, domains, named, attribute)
     count = np.where(closed, np.array(lengths, np.int64)[attribute], named + 1)
-    for one, cells_of_it in items.cells().items():
-        count[one] = cells_of_it
+    for one in items.groups:
+        count[one] = items.cells(one)
         # What a repetition that goes wrong comes out as: any items named, any others denied.
         size[one] = max(3.0 ** len(items.names(one)), 2.0)
     if periods is not None:

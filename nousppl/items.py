@@ -66,9 +66,9 @@ class Items:
         """(Q, 12) how many cells on the next number of items of a group is."""
         return np.cumprod(np.hstack([np.ones((len(self.sizes), 1), np.int64), self.sizes[:, :-1] + 1]), axis=1)
 
-    def cells(self) -> dict[int, int]:
-        """Question -> number of cells."""
-        return {question: int(np.prod(self.sizes[question] + 1)) for question in self.groups}
+    def cells(self, question: int) -> int:
+        """Number of cells of a question."""
+        return int(np.prod(self.sizes[question] + 1))
 
     def cell_of(self, question: Ints, chosen: Ints) -> Ints:
         """Place of the cell in which exactly some groups hold, all their items, among those of its question."""

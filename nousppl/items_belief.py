@@ -13,7 +13,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from nousppl import display
-from nousppl.belief import Belief
+from nousppl.belief import Belief, central
 from nousppl.errors import QuestionError
 from nousppl.models.shapes import AnyOf
 
@@ -119,10 +119,7 @@ class ItemsBelief:
         Raises:
             QuestionError: p is not between 0 and 1.
         """
-        if not 0 < p < 1:
-            raise QuestionError(f"interval(p={p!r}): p must be above 0 and below 1, for instance .9")
-        bounds = np.quantile(self.samples, [(1 - p) / 2, (1 + p) / 2], axis=0)
-        return pd.DataFrame(bounds.T, index=self._index, columns=["lower", "upper"])
+        return central(self.samples, self._index, p)
 
     @cached_property
     def _log_odds(self) -> Floats:

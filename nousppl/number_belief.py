@@ -13,6 +13,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from nousppl import display
+from nousppl.belief import origins_table
 from nousppl.errors import QuestionError
 from nousppl.mixture import Mixture
 from nousppl.models.shapes import Number
@@ -166,8 +167,7 @@ class NumberBelief:
     @property
     def origins(self) -> pd.DataFrame:
         """Where each claim comes from: probability of "fresh" and of repeating each other claim; rows sum to 1."""
-        names = list(self._claims["claim"])
-        return pd.DataFrame(self._origins, index=pd.Index(names, name="claim"), columns=["fresh", *names])
+        return origins_table(self._origins, list(self._claims["claim"]))
 
     @cached_property
     def fresh(self) -> Floats:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import log_ndtr
 
-from nousppl.models.while_true import NOTHING
+from nousppl.models.logs import NOTHING
 from nousppl.periods import Bools, PeriodCells, Periods
 from nousppl.ragged import Floats, Ints
 

@@ -18,16 +18,21 @@ def holding(items: Items, question: Ints, cell: Ints) -> Ints:
     return cell[:, None] // items.strides[question] % (items.sizes[question] + 1)
 
 
+def of_all_cells(items: Items, question: int) -> Ints:
+    """(cells, 12) the same of every cell of a question."""
+    cells = np.arange(items.cells(question))
+    return holding(items, np.full(len(cells), question), cells)
+
+
 def ways(items: Items, question: int) -> Floats:
     """(cells,) how many sets each cell of a question stands for."""
-    cells = np.arange(items.cells()[question])
-    return np.asarray(comb(items.sizes[question], holding(items, np.full(len(cells), question), cells)).prod(-1))
+    return np.asarray(comb(items.sizes[question], of_all_cells(items, question)).prod(-1))
 
 
 def as_text(items: Items, shape: AnyOf, question: int) -> list[str]:
     """(cells,) every cell of a question as text; of a group that holds in part, how many of its items do."""
     groups = items.groups[question]
-    counts = holding(items, np.full(items.cells()[question], question), np.arange(items.cells()[question]))
+    counts = of_all_cells(items, question)
     out = []
     for row in counts.tolist():
         whole = [name for group, many in zip(groups, row, strict=False) if many == len(group) for name in group]
@@ -41,7 +46,7 @@ def as_text(items: Items, shape: AnyOf, question: int) -> list[str]:
 def shares(items: Items, question: int) -> Floats:
     """(cells, items) chance that each item of a question holds, given the cell."""
     sizes = items.sizes[question]
-    counts = holding(items, np.full(items.cells()[question], question), np.arange(items.cells()[question]))
+    counts = of_all_cells(items, question)
     kept = sizes > 0
     return np.repeat(counts[:, kept] / sizes[kept], sizes[kept], axis=1)
 
@@ -130,7 +135,7 @@ def law_of_lists(
     said = list(zip(items.named[claims].tolist(), items.denied[claims].tolist(), strict=True))
     values = sorted(set(said))
     sizes = items.sizes[question].tolist()
-    held = holding(items, np.full(items.cells()[question], question), np.arange(items.cells()[question])).tolist()
+    held = of_all_cells(items, question).tolist()
     law = np.zeros((len(claims), len(held), len(values) + 1))
     for j, (sensitivity, specificity) in enumerate(zip(chances.sensitivity, chances.specificity, strict=True)):
         for cell, counts in enumerate(held):

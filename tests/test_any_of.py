@@ -29,6 +29,7 @@ MODELS: dict[str, dict[str, Any]] = {
     "closed": {"answers": {"allergy": [*ITEMS, "soy"], "colour": ["red", "blue"]}, "errors": nous.Errors(bias="class")},
     "unordered": {"origin": nous.Origin(order="unknown", orders=2)},
     "trap": {"errors": nous.Errors(trap=True)},
+    "passing": {},
     "changing neighbours": {"change": "1"},
 }
 
@@ -68,6 +69,9 @@ def random_lists(seed: int, questions: int) -> nous.Evidence:
 
 def case(seed: int, name: str, questions: int = 4) -> tuple[nous.Evidence, Trust]:
     evidence = random_lists(seed, questions)
+    if name == "passing":
+        lasting = np.random.default_rng(seed).choice([0.0, 0.4, 1.0], len(evidence.claims))
+        evidence = nous.Evidence(evidence.claims.assign(lasting=lasting), settled=evidence.settled)
     given = {"shapes": {"allergy": nous.AnyOf()}, "errors": nous.Errors(difficulty=False)} | MODELS[name]
     return evidence, nous.TrustModel(**given).default_trust(seed=seed, draws=1)
 

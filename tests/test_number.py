@@ -292,6 +292,16 @@ def narrowed(trust: Trust, sources: list[str]) -> float:
     return float(np.log(sds[1] / sds[-1]))
 
 
+def test_what_is_not_meant_to_last_measures_nothing() -> None:
+    trust = known(model_of())
+    # The wide law of the other claims stays, whatever the number is.
+    nothing = belief(polls([25.0]).assign(lasting=0.0), trust)
+    assert nothing.mean == pytest.approx(0.0, abs=0.02)
+    assert belief(polls([25.0]), trust).mean > 10.0
+    with pytest.raises(nous.ModelError, match="column 'denies' is given in 1 claims about numbers or states"):
+        belief(polls([25.0, 30.0]).assign(denies=[np.nan, 25.0]), trust)
+
+
 def test_copies_are_not_polls() -> None:
     """A hundred copies of one poll narrow the belief a little, a hundred polls that agree a lot; where nothing is
     taken for a copy both are the same."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 from benchmarks.change import with_truth
+from benchmarks.halves import drawn
 from benchmarks.table import Row, at_least, at_most
 from numpy.typing import NDArray
 
@@ -22,26 +23,6 @@ MODEL = nous.TrustModel(
 )
 
 
-def world(
-    seed: int, entities: int = 400, sources: int = 12
-) -> tuple[nous.Evidence, pd.DataFrame, nous.Evidence, dict[str, NDArray[np.float64]]]:
-    """Claims of 12 sources on three channels about a number of each entity, five each, with parameters drawn from their
-    priors: the first half with its truths, the truths of the second half, its claims, and the parameters."""
-    rng = np.random.default_rng(seed)
-    rows = [
-        (f"e{e:03d}", "guests", f"s{s:02d}", f"c{s % 3}", day)
-        for e in range(entities)
-        for s, day in zip(rng.integers(sources, size=5), np.sort(rng.uniform(0.0, 100.0, 5)), strict=True)
-    ]
-    design = pd.DataFrame(rows, columns=["entity", "attribute", "source", "channel", "time"])
-    truth, evidence = MODEL.simulate(design, seed)
-    known = f"e{entities // 2:03d}"
-    claims, facts = evidence.claims, truth.settled
-    learn = nous.Evidence(claims[claims["entity"] < known], settled=facts[facts["entity"] < known])
-    rest = facts[facts["entity"] >= known]
-    return learn, rest, nous.Evidence(claims[claims["entity"] >= known]), truth.parameters
-
-
 def places(beliefs: Beliefs, facts: pd.DataFrame) -> NDArray[np.float64]:
     """(questions,) belief that the number is below the truth."""
     assert beliefs.numbers is not None
@@ -53,7 +34,7 @@ def rows() -> list[Row]:
     """Parameters inside their intervals, calibration of the beliefs, and log loss against that of the true ones."""
     inside, below, learned, best = [], [], [], []
     for seed in range(SEEDS):
-        learn, facts, asked, parameters = world(seed)
+        learn, facts, asked, parameters = drawn(MODEL, "guests", seed, 400, 12, 5)
         trust = MODEL.fit(learn, learn_from="settled", seed=seed)
         for name, value in parameters.items():
             low, high = np.quantile(trust.flat[name], [0.05, 0.95], axis=0)
