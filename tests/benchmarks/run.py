@@ -32,7 +32,7 @@ NAMES = (
     "change",
     "lists",
     "states",
-    "numbers",
+    "numeric",
     "traps",
     "pollsters",
     "fits",
