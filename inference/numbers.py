@@ -34,6 +34,8 @@ class Found(NamedTuple):
     """(draws, Q, G) width of the part of the line that the node stands for."""
     scale: NDArray[np.float64]
     """(draws, Q) standard deviation of truths."""
+    slope: NDArray[np.float64]
+    """(draws, Q) that of what can be seen over the truth."""
     shared: NDArray[np.float64]
     """(draws, Q) that of the shared error."""
     fresh: NDArray[np.float64]
@@ -65,7 +67,8 @@ def found_of(given: Numbers, sums: Integrand) -> Found:
     fresh = jnp.where(given.silent, 0.0, order[:, :, None] - given.repeated * inverse).sum(1)
     node = sums.node
     ends = jnp.concatenate([node[:, :1], 0.5 * (node[:, 1:] + node[:, :-1]), node[:, -1:]], axis=1)
-    return Found(node, sums.log_mass, by_order, jnp.diff(ends), given.scale, given.shared, fresh, order)  # type: ignore[arg-type]
+    of_question = given.scale, given.slope, given.shared
+    return Found(node, sums.log_mass, by_order, jnp.diff(ends), *of_question, fresh, order)  # type: ignore[arg-type]
 
 
 @partial(jax.jit, static_argnums=(0, 1, 2))

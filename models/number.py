@@ -1,7 +1,8 @@
 """A number: the likelihood of claims that measure it, with bias, spread and an error that all of them share.
 
-The truth z of a question is a real number and what its sources can see of it is y = z + u, where u is the error that
-they share (the polls of a race err together). A fresh claim is a proper measurement with the chance a that its source
+The truth z of a question is a real number and what its sources can see of it is y = c z + u, where c is the slope of
+the attribute (polls understate margins, as some have not decided) and u the error that they share (the polls of a race
+err together). A fresh claim is a proper measurement with the chance a that its source
 is reliable, y plus the source's bias and an error with its spread, and else follows a wide law of the attribute; it is
 then rounded, so that what has a likelihood is the rounding cell of a value, whatever the unit. A repetition repeats the
 number. Everything is in units of the attribute: its centre is 0 and its scale is 1.
@@ -23,8 +24,8 @@ from nousppl.models.origin import Echo
 LOG_2PI = 1.8378770664093453
 SPREADS = (-8.0, 6.0)
 """The log of a source's spread, in units of the attribute's scale, is kept inside these limits."""
-LEAST = 1e-4
-"""Added to the shared error, in units of the attribute's scale, so that it is never 0."""
+SHARED = (-9.0, 3.0)
+"""The same for the log of the error that the claims of a question share, which is never 0."""
 NARROW = 0.1
 """Rounding cells narrower than so many standard deviations are integrated by a series."""
 FARTHEST = 30.0
@@ -58,6 +59,8 @@ class Numbers(NamedTuple):
     """(Q,) whether there is one."""
     scale: Array
     """(Q,) standard deviation of the truths of the attribute."""
+    slope: Array
+    """(Q,) that of what can be seen over the truth."""
     shared: Array
     """(Q,) that of the shared error."""
     group: Array
@@ -133,10 +136,17 @@ def numbers_of(
         truth=part["truth"],
         settled=part["settled"],
         scale=xp.exp(xp.take(theta["log_scale"], attribute)),
-        shared=xp.take(theta["shared"], attribute) + LEAST,
+        slope=xp.exp(xp.take(theta["log_slope"], attribute)),
+        shared=_shared(xp, xp.take(theta["log_shared"], claim), part["real"]),
         group=part["group"],
         order_log=part["order_log"],
     )
+
+
+def _shared(xp: Namespace, by_claim: Array, real: Array) -> Array:
+    """(Q,) standard deviation of the shared error: the log of it is the mean over the claims (Q, n) of a question."""
+    log = (by_claim * real).sum(-1) / xp.maximum(real.sum(-1), xp.array(1.0))
+    return xp.exp(xp.minimum(xp.maximum(log, xp.array(SHARED[0])), xp.array(SHARED[1])))
 
 
 ARRAYS = (
@@ -171,9 +181,14 @@ def claim_logs(xp: Namespace, given: Numbers, node: Array) -> Array:
 def log_prior(xp: Namespace, given: Numbers, node: Array) -> Array:
     """(Q, G) log density of y at the nodes, and of the settled truth with it where there is one."""
     truth, scale, shared = given.truth[:, None], given.scale[:, None], given.shared[:, None]
-    known = _log_normal(xp, truth, scale) + _log_normal(xp, node - truth, shared)
-    unknown = _log_normal(xp, node, (scale * scale + shared * shared) ** 0.5)
+    known = _log_normal(xp, truth, scale) + _log_normal(xp, node - given.slope[:, None] * truth, shared)
+    unknown = _log_normal(xp, node, seen_sd(given)[:, None])
     return xp.where(given.settled[:, None] > 0.5, known, unknown)
+
+
+def seen_sd(given: Numbers) -> Array:
+    """(Q,) standard deviation of what can be seen."""
+    return (given.slope * given.slope * given.scale * given.scale + given.shared * given.shared) ** 0.5
 
 
 def _log_normal(xp: Namespace, x: Array, sd: Array) -> Array:
@@ -184,8 +199,8 @@ def _log_normal(xp: Namespace, x: Array, sd: Array) -> Array:
 def centres_of(xp: Namespace, given: Numbers) -> Centres:
     """Where the nodes of a set are laid around."""
     known = given.settled > 0.5
-    wide = (given.scale * given.scale + given.shared * given.shared) ** 0.5
-    mean, sd = xp.where(known, given.truth, 0.0 * given.truth), xp.where(known, given.shared, wide)
+    mean = xp.where(known, given.slope * given.truth, 0.0 * given.truth)
+    sd = xp.where(known, given.shared, seen_sd(given))
     return Centres(given.value - given.bias, given.spread, given.group, given.step, mean, sd)
 
 

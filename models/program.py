@@ -43,6 +43,7 @@ PARTS = {
     "specificity": "logit_specificity",
     "shift": "shift",
     "spread": "log_spread",
+    "shared": "log_shared",
 }
 """What a formula may predict for each claim -> its name among the parameters of the likelihood."""
 OF_QUESTIONS = "change"

@@ -81,8 +81,9 @@ class AnyOf:
 class Number:
     """A number: a poll's margin, a year, a count of guests.
 
-    The truth z is a real number, and what the sources can see of it is z plus an error that they all share. A fresh
-    claim is that plus the bias of its source and an error with its spread, with the chance that the source is reliable
+    The truth z is a real number, and what the sources can see of it is z times the slope of the attribute (learned from
+    settled numbers; less than 1 where differences are understated) plus an error that they all share. A fresh claim is
+    that plus the bias of its source and an error with its spread, with the chance that the source is reliable
     (``TrustModel(reliability=...)``), and any number like those that are claimed of the attribute else; rounded to the
     resolution. A repetition repeats the number. Numbers do not change over time.
 
@@ -95,6 +96,8 @@ class Number:
         unit: shown beside numbers.
         bias: formula of a source's bias, in units of the attribute's scale, over columns of claims and sources.
         spread: formula of the log standard deviation of a source's error, in units of the attribute's scale.
+        shared: formula of the log standard deviation of the error that the claims about a question share, in units of
+            the attribute's scale; over columns of claims, of which the mean over the claims of the question counts.
         centre: of the attribute, in place of the median of its claims.
         scale: in place of the robust standard deviation of its claims.
     """
@@ -104,6 +107,7 @@ class Number:
     unit: str = ""
     bias: str = "0 + (1|source)"
     spread: str = "1 + (1|source)"
+    shared: str = "1 + (1|attribute)"
     centre: float | None = None
     scale: float | None = None
 
@@ -119,7 +123,7 @@ class Number:
     @property
     def formulas(self) -> dict[str, str]:
         """Part of the model -> formula, beyond those that all shapes share."""
-        return {"shift": self.bias, "spread": self.spread}
+        return {"shift": self.bias, "spread": self.spread, "shared": self.shared}
 
     def text(self, value: float) -> str:
         """A number with its unit, to about a tenth of the resolution."""

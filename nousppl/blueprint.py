@@ -258,7 +258,9 @@ def confusion_index(blueprint: Blueprint, sources: int) -> NDArray[np.int32]:
 
 def claims_of(encoded: Encoded, part: str, claims: NDArray[np.int64]) -> NDArray[np.int64]:
     """Those of some claims that a part of the model is about."""
-    of_shape = {"sensitivity": "sets", "specificity": "sets", "shift": "measured", "spread": "measured"}
+    of_shape = dict.fromkeys(("sensitivity", "specificity"), "sets") | dict.fromkeys(
+        ("shift", "spread", "shared"), "measured"
+    )
     if part not in of_shape:
         return claims
     questions: NDArray[np.bool_] = getattr(encoded.cells, of_shape[part])

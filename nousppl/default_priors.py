@@ -25,6 +25,7 @@ _INTERCEPTS = {
     "sensitivity": normal(1.0, 1.0),
     "specificity": normal(3.0, 1.0),
     "spread": normal(-1.2, 1.0),
+    "shared": normal(-1.2, 1.0),
 }
 """Priors of intercepts; where a part has none its intercept is 0 unless the user gives it a prior."""
 GROUP_SD = {"shift": 0.3}
@@ -100,7 +101,7 @@ def default_priors(model: TrustModel) -> dict[str, dict[str, Prior]]:
         }
     if any(isinstance(shape, Number) for shape in model.shapes.values()):
         # In units of the attribute's scale.
-        out["numbers"] = {"log_scale": normal(0.0, 0.5), "shared": half_normal(0.5)}
+        out["numbers"] = {"log_scale": normal(0.0, 0.5), "log_slope": normal(0.0, 0.2)}
     if any(isinstance(shape, WhileTrue) for shape in model.shapes.values()):
         out["state"] = {
             "logit_on": normal(0.0, 1.5),

@@ -86,10 +86,10 @@ def normalised(logs: Floats) -> Floats:
 
 def kernels(numbers: Numbers, question: int, found: Found, q: int) -> tuple[Floats, Floats]:
     """(draws, G) mean and standard deviation of the truth given each node, in the unit of the values."""
-    scale, shared = found.scale[:, q, None], found.shared[:, q, None]
-    share = scale**2 / (scale**2 + shared**2)
+    scale, slope, shared = found.scale[:, q, None], found.slope[:, q, None], found.shared[:, q, None]
+    share = slope * scale**2 / (slope**2 * scale**2 + shared**2)
     # A node stands for its part of the line.
-    sd = np.sqrt(share * shared**2 + (share * found.width[:, q]) ** 2 / 12.0)
+    sd = np.sqrt(share / slope * shared**2 + (share * found.width[:, q]) ** 2 / 12.0)
     attribute = numbers.attribute[question]
     unit = numbers.scale[attribute]
     return numbers.centre[attribute] + unit * share * found.node[:, q], unit * sd

@@ -47,7 +47,8 @@ def simulate_number(
         bias=theta["shift"][:n][by],
         log_spread=theta["log_spread"][:n][by],
         scale=float(np.exp(theta["numbers_log_scale"][attribute])),
-        shared=float(theta["numbers_shared"][attribute]),
+        slope=float(np.exp(theta["numbers_log_slope"][attribute])),
+        log_shared=float(theta["log_shared"][:n].mean()) if n else 0.0,
         step=float(step),
         # Values are multiples of the resolution.
         offset=float(-(centre / (scale * step) - np.rint(centre / (scale * step))) * step),

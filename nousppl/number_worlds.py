@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from nousppl.models.number import LEAST, SPREADS
+from nousppl.models.number import SHARED, SPREADS
 from nousppl.numbers import FREEDOM, RANGE
 
 Floats = NDArray[np.float64]
@@ -27,8 +27,10 @@ class Law(NamedTuple):
     """(n,)"""
     scale: float
     """Standard deviation of the truths of the attribute."""
-    shared: float
-    """That of the shared error."""
+    slope: float
+    """That of what can be seen over the truth."""
+    log_shared: float
+    """Log of that of the shared error."""
     step: float
     """Width of the rounding cells."""
     offset: float
@@ -56,7 +58,7 @@ def draw_number(rng: np.random.Generator, law: Law) -> Drawn:
     """Draw the truth, the origins and the values of the claims of one question."""
     n = len(law.right)
     truth = law.scale * float(rng.standard_normal())
-    seen = truth + (law.shared + LEAST) * float(rng.standard_normal())
+    seen = law.slope * truth + np.exp(np.clip(law.log_shared, *SHARED)) * float(rng.standard_normal())
     spread = np.exp(np.clip(law.log_spread, *SPREADS))
     code, origins, original = np.zeros(n, np.int64), np.full(n, FRESH, np.int64), np.zeros(n)
     for j in range(n):

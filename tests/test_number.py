@@ -57,7 +57,9 @@ KNOWN: dict[str, Any] = {
     "origin_half_life": 30.0,
     "errors_log_popularity": 1.0,
     "numbers_log_scale": [0.0],
-    "numbers_shared": [0.2],
+    "numbers_log_slope": [0.0],
+    "shared_Intercept": np.log(0.2),
+    "shared_1|attribute_sigma": 0.0,
 }
 
 
@@ -159,10 +161,11 @@ class Parts:
     def prior(self, y: Floats) -> Floats:
         """Density of y, and of the settled truth with it."""
         truth, scale = self.numbers.truth[self.index], np.exp(self.theta["numbers_log_scale"][0])
-        shared = self.theta["numbers_shared"][0] + number.LEAST
+        shared = np.exp(np.clip(self.theta["log_shared"][0], *number.SHARED))
+        slope = np.exp(self.theta["numbers_log_slope"][0])
         if np.isnan(truth):
-            return np.asarray(norm.pdf(y, 0.0, np.hypot(scale, shared)))
-        return np.asarray(norm.pdf(truth, 0.0, scale) * norm.pdf(y, truth, shared))
+            return np.asarray(norm.pdf(y, 0.0, np.hypot(slope * scale, shared)))
+        return np.asarray(norm.pdf(truth, 0.0, scale) * norm.pdf(y, slope * truth, shared))
 
     def integral(self, cuts: Floats) -> float:
         """P(claims), and the settled truth, by adaptive quadrature between the cuts."""
@@ -176,7 +179,7 @@ SETTLED = pd.DataFrame({"entity": ["e01"], "attribute": "margin", "value": [2.5]
 @pytest.mark.parametrize("name", ORIGINS)
 def test_marginal_is_brute_force_on_the_nodes(name: str) -> None:
     evidence = nous.Evidence(random_polls(1, 2, 4), settled=SETTLED)
-    trust = known(model_of(origin=ORIGINS[name]))
+    trust = known(model_of(origin=ORIGINS[name]), numbers_log_slope=[-0.3])
     with jax.enable_x64(True):
         for question in range(2):
             parts = Parts(trust, evidence, question)
@@ -191,7 +194,7 @@ def test_marginal_is_brute_force_on_the_nodes(name: str) -> None:
 @pytest.mark.parametrize("resolution", [pytest.param(0.01, marks=pytest.mark.long), 20.0])
 def test_quadrature_is_the_integral(resolution: float) -> None:
     evidence = nous.Evidence(random_polls(2, 2, 4, resolution), settled=SETTLED)
-    trust = known(model_of(resolution, origin=ORIGINS["echoes"]), numbers_shared=[0.05])
+    trust = known(model_of(resolution, origin=ORIGINS["echoes"]), shared_Intercept=np.log(0.05))
     with jax.enable_x64(True):
         for question in range(2):
             parts = Parts(trust, evidence, question)
@@ -256,7 +259,7 @@ def test_the_readable_programs_are_the_marginal(monkeypatch: pytest.MonkeyPatch)
 def test_halving_the_step_moves_no_quantile(resolution: float, spread: float, monkeypatch: pytest.MonkeyPatch) -> None:
     """Rounding cells much wider than the errors of sources among them, and outliers."""
     evidence = nous.Evidence(random_polls(3, 40, 5, resolution))
-    trust = known(model_of(resolution), spread_Intercept=spread, numbers_shared=[0.05])
+    trust = known(model_of(resolution), spread_Intercept=spread, shared_Intercept=np.log(0.05))
     found, sd = quantiles(trust, evidence)
     from nousppl.inference import numbers
 
@@ -305,7 +308,7 @@ def test_what_is_not_meant_to_last_measures_nothing() -> None:
 def test_copies_are_not_polls() -> None:
     """A hundred copies of one poll narrow the belief a little, a hundred polls that agree a lot; where nothing is
     taken for a copy both are the same."""
-    strong = {"origin_same_source": 6.0, "origin_log_strangers": -9.0, "numbers_shared": [0.01]}
+    strong = {"origin_same_source": 6.0, "origin_log_strangers": -9.0, "shared_Intercept": np.log(0.01)}
     one, many = ["s0"] * 101, [f"s{j}" for j in range(101)]
     trust, without = known(model_of(), **strong), known(model_of(), **(strong | FRESH))
     assert narrowed(trust, one) < 0.15 * narrowed(trust, many)
@@ -325,7 +328,27 @@ def test_shared_error_is_a_floor() -> None:
     claims = polls(list(np.round(np.random.default_rng(0).normal(3.0, 3.7, 120))))
     floor = belief(claims, known(model_of(), **FRESH))
     assert 2.0 / np.hypot(1.0, 0.2) <= floor.sd < 2.1
-    assert belief(claims, known(model_of(), numbers_shared=[0.0], **FRESH)).sd < 0.5
+    assert belief(claims, known(model_of(), shared_Intercept=-9.0, **FRESH)).sd < 0.5
+
+
+def test_what_is_understated_is_read_accordingly() -> None:
+    """What can be seen is .8 of the truth and a shared error: one exact claim gives the normal law of that."""
+    exact = {"spread_Intercept": -6.0, "reliability_Intercept": 12.0, **FRESH}
+    found = belief(polls([8.0]), known(model_of(0.01), numbers_log_slope=[np.log(0.8)], **exact))
+    share = 0.8 / (0.8**2 + 0.2**2)
+    assert (found.mean, found.sd) == pytest.approx((8.0 * share, 10.0 * 0.2 * np.sqrt(share / 0.8)), rel=0.01)
+    as_it_is = belief(polls([8.0]), known(model_of(0.01), **exact))
+    assert as_it_is.mean == pytest.approx(8.0 / (1.0 + 0.2**2), rel=0.01)
+
+
+def test_the_shared_error_may_depend_on_columns() -> None:
+    """Its log is the mean over the claims of a question; claims of another kind of race share a larger one."""
+    many = polls(list(np.round(np.random.default_rng(0).normal(3.0, 3.7, 120))))
+    model = nous.TrustModel(shapes={"margin": nous.Number(1.0, "%", shared="1 + local", centre=0.0, scale=10.0)})
+    trust = known(model, shared_local=1.0, **FRESH)
+    sds = [belief(many.assign(local=local), trust).sd for local in (0.0, 1.0, np.arange(120.0) % 2.0)]
+    expected = [10.0 * 0.2 * np.exp(x) / np.hypot(1.0, 0.2 * np.exp(x)) for x in (0.0, 1.0, 0.5)]
+    assert sds == pytest.approx(expected, rel=0.04)
 
 
 def test_beliefs_are_consistent() -> None:
@@ -467,7 +490,7 @@ def test_simulated_numbers_follow_the_model() -> None:
     rows = [(f"e{q:03d}", "margin", f"s{rng.integers(6)}", float(j)) for q in range(300) for j in range(4)]
     design = pd.DataFrame(rows, columns=["entity", "attribute", "source", "time"])
     model = model_of()
-    trust = known(model, numbers_shared=[0.4])
+    trust = known(model, shared_Intercept=np.log(0.4))
     # No claim of the design denies anything.
     known_sites = trust.posterior_draws.items()
     parameters = {name: value[0, 0] for name, value in known_sites if name != "errors_log_denial"}
@@ -488,7 +511,7 @@ def test_simulated_numbers_follow_the_model() -> None:
         return np.array([float(law.cdf(x)) for law, x in pairs])
 
     assert kstest(places(trust), "uniform").pvalue > 0.01
-    assert kstest(places(known(model, numbers_shared=[0.0])), "uniform").pvalue < 1e-4
+    assert kstest(places(known(model, shared_Intercept=-9.0)), "uniform").pvalue < 1e-4
 
 
 @pytest.mark.long
@@ -499,7 +522,7 @@ def test_a_fit_finds_bias_spread_and_shared_error() -> None:
     rows, facts = [], []
     for q in range(80):
         z = float(rng.normal())
-        y = z + 0.3 * float(rng.normal())
+        y = 0.7 * z + 0.3 * float(rng.normal())
         facts.append((f"e{q:02d}", "margin", 10.0 * z))
         said = np.round(10.0 * (y + bias + spread * rng.normal(size=4)))
         rows += [(f"e{q:02d}", "margin", float(x), f"s{s}") for s, x in enumerate(said)]
@@ -510,7 +533,8 @@ def test_a_fit_finds_bias_spread_and_shared_error() -> None:
     trust = model_of(origin=None).fit(evidence, method=nous.SVI(steps=600), seed=0)
     draws = trust.flat
     found = {
-        "shared": (draws["numbers_shared"][:, 0], 0.3),
+        "shared": (draws["shared_Intercept"] + draws["shared_1|attribute"][:, 0], np.log(0.3)),
+        "slope": (draws["numbers_log_slope"][:, 0], np.log(0.7)),
         "spread of s3": (draws["spread_Intercept"] + draws["spread_1|source"][:, 3], np.log(0.6)),
         "bias of s0 over s1": (draws["shift_1|source"][:, 0] - draws["shift_1|source"][:, 1], 1.2),
     }
