@@ -153,6 +153,17 @@ class Jax:
         return jax.lax.stop_gradient(x).max(-1)
 
     @staticmethod
+    def once(values: dict[str, jax.Array]) -> dict[str, jax.Array]:
+        """By a scatter, which the compiler fuses with nothing; else it puts the transforms of a few parameters into the
+        loops over all claims. (Of ``jax.lax.optimization_barrier`` nothing is left when it fuses for processors.)"""
+        names, parts = list(values), [jnp.atleast_1d(x) for x in values.values()]
+        ends = np.cumsum([part.shape[0] for part in parts])
+        whole = jnp.concatenate(parts)
+        kept = jnp.zeros_like(whole).at[jnp.arange(whole.shape[0])].set(whole, unique_indices=True)
+        split = jnp.split(kept, ends[:-1])
+        return {name: x.reshape(values[name].shape) for name, x in zip(names, split, strict=True)}
+
+    @staticmethod
     def fixed(x: Any) -> jax.Array:
         """As ``jax.lax.stop_gradient``."""
         return jax.lax.stop_gradient(x)

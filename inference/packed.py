@@ -97,7 +97,7 @@ def log_density(xp: Namespace, plan: Plan, layout: Layout, pack: Packing) -> Den
                 ratio, size = raw * xp.exp(-centred * log_spread), site.size or 1
                 total = total - 0.5 * (ratio * ratio).sum() - (centred * log_spread).sum() - 0.5 * size * LOG_2PI
                 values[site.name] = raw * xp.exp((1.0 - centred) * log_spread)
-        return total + log_likelihood(xp, plan, layout, data, values)
+        return total + log_likelihood(xp, plan, layout, data, xp.once(values))
 
     return density
 

@@ -146,6 +146,10 @@ class Torch:
         """As ``torch.amax``."""
         return x.detach().amax(-1)
 
+    def once(self, values: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        """As they are: nothing is compiled together."""
+        return values
+
     def fixed(self, x: torch.Tensor) -> torch.Tensor:
         """As ``detach``."""
         return x.detach()

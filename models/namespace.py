@@ -126,6 +126,10 @@ class Namespace(Arithmetic, Protocol):
         """The largest element along the last axis, without a gradient."""
         ...
 
+    def once(self, values: dict[str, Array]) -> dict[str, Array]:
+        """The same values, each computed once and kept, not anew for every element of what is computed from it."""
+        ...
+
     def fixed(self, x: Array) -> Array:
         """``x`` without a gradient."""
         ...

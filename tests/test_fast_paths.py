@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 import jax
@@ -48,6 +49,30 @@ def test_the_density_is_that_of_the_enumerated_model(monkeypatch: pytest.MonkeyP
     for origin in fits.ORIGINS.values():
         for plainly in (False, True)[: 1 + (origin is not None)]:
             assert fits.difference(fits.case(origin), origin is not None, plainly) < fits.SAME
+
+
+def again(ours: fits.Case) -> list[str]:
+    """What compiled code computes of the parameters inside its loops over claims: logs, roots and so on of vectors that
+    are as long as the parameters."""
+    pack = packing(ours.plan, 0)
+    density = log_density(JAX, ours.plan, ours.layout, pack)
+    code = jax.jit(density).lower(jnp.zeros(pack.size), fits.not_centred(ours)).compile().as_text()
+    claims, found = ours.layout.slots, []
+    for computation in re.findall(r"^%fused.*?^}", code, re.MULTILINE | re.DOTALL):
+        if f"[{claims}" in computation.splitlines()[0].partition("->")[2]:
+            size = rf"= f\d+\[{pack.size}\]\S* "
+            found += re.findall(size + r"(log|log-plus-one|exponential|sqrt|divide|select)\(", computation)
+    return found
+
+
+def test_the_parameters_are_transformed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And not for each claim, as the compiler likes to."""
+    monkeypatch.setattr(fits, "QUESTIONS", 60)
+    monkeypatch.setattr(fits, "SOURCES", 20)
+    ours = fits.case(None)
+    assert again(ours) == []
+    monkeypatch.setattr(type(JAX), "once", staticmethod(lambda values: values))
+    assert again(ours)
 
 
 @pytest.mark.parametrize("flag", [True, False])
