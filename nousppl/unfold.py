@@ -18,6 +18,7 @@ Floats = NDArray[np.float64]
 
 SMALL = 64
 """Up to this many answers the sums over the other answers are taken one by one."""
+TINY = 1e-300
 LARGEST = 5_000
 """Most claims of a question for which the table of origins is built."""
 
@@ -260,11 +261,15 @@ def origins(
         out[:, 0] = unfolded.looks
         return out
     world = PairWorld(encoded, problem, features, grid)
-    order, inverse, _ = (np.concatenate(some) for some in zip(*unfolded.by_draw(), strict=True))
+    order, inverse, repeated = (np.concatenate(some) for some in zip(*unfolded.by_draw(), strict=True))
     for d in range(len(order)):
         theta = {name: value[d] for name, value in parameters.items()}
         for r in range(problem.layout.instances):
-            out[:, 1:] += order[d, r] * world.repeats(theta, r) * inverse[d, r][:, None]
+            chance = world.repeats(theta, r)
+            if problem.layout.parts:
+                # As the other parts leave it.
+                chance = chance * (repeated[d, r] / np.maximum(chance.sum(1), TINY))[:, None]
+            out[:, 1:] += order[d, r] * chance * inverse[d, r][:, None]
     out[:, 1:] /= len(order)
     out[:, 0] = np.maximum(1.0 - out[:, 1:].sum(1), 0.0) * (world.looks > 0.0)
     return out

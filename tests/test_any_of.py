@@ -210,8 +210,8 @@ def test_items_that_are_named_together_are_summed_over_together(monkeypatch: pyt
     trust = nous.TrustModel(shapes={"allergy": nous.AnyOf()}).default_trust(draws=2)
     belief = trust.posterior(evidence.question("e", "allergy"))
     assert len(belief.whole.answers) == 6 * 4 * 5 * 3 and sorted(belief.names) == names
-    monkeypatch.setattr("nousppl.items.ALONE", 14)
-    monkeypatch.setattr("nousppl.items.MOST_CELLS", 1 << 14)
+    monkeypatch.setattr("nousppl.parts.ALONE", 14)
+    monkeypatch.setattr("nousppl.parts.MOST_CELLS", 1 << 14)
     one_by_one = trust.posterior(nous.Evidence(evidence.claims).question("e", "allergy"))
     assert len(one_by_one.whole.answers) == 1 << 14
     expected = one_by_one.probabilities[list(belief.names)]
