@@ -18,6 +18,10 @@ from nousppl.models.namespace import Array, Namespace
 from nousppl.models.origin import Echo, by_row_of_slot
 from nousppl.models.shaped import or_passing
 
+FARTHEST = 80.0
+"""Largest log that is taken out of a probability again."""
+TINY = 1e-37
+"""Smallest probability whose log is taken."""
 ROUNDS = 3
 """How often each part hears of the others; measured, a fourth time changes probabilities by less than 0.001."""
 
@@ -75,10 +79,17 @@ def _heard(
     alone, copied, fresh, prior = logs
     slot, to, icell = data["any_slot"], data["any_to"], data["any_icell"]
     whole = log_add(xp, xp.take(alone + others, slot) + fresh, xp.take(copied, slot))
+    largest = log_add(xp, alone + others, copied)
     if layout.notes:
+        # Before anything is repeated, an own note says nothing.
         whole = xp.where(xp.take(silent, slot), xp.array(0.0), whole)
+        largest = xp.where(silent, xp.array(0.0), largest)
     possible = xp.maximum(data["cell_log_possible"], xp.array(NOTHING))
     at_icell = xp.take(prior + possible, data["icell_cell"]) + xp.sum_by(whole, icell, layout.icells)
-    without = xp.take(at_icell, icell) - whole
-    mean = xp.logsumexp_by(without + fresh, to, layout.slots) - xp.logsumexp_by(without, to, layout.slots)
-    return xp.where(data["slot_share"] > 0.0, mean, xp.array(0.0))
+    of_order = xp.logsumexp_by(at_icell, data["icell_instance"], layout.instances)
+    law = at_icell - xp.take(of_order, data["icell_instance"])
+    # Without the claim itself, in units of its largest likelihood, so that nothing overflows.
+    rest = xp.exp(xp.take(law, icell) + xp.minimum(xp.take(largest, slot) - whole, xp.array(FARTHEST)))
+    total = xp.maximum(xp.sum_by(rest, to, layout.slots), xp.array(TINY))
+    mean = xp.maximum(xp.sum_by(rest * xp.exp(fresh), to, layout.slots) / total, xp.array(TINY))
+    return xp.where(data["slot_share"] > 0.0, xp.log(mean), xp.array(0.0))

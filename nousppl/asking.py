@@ -266,7 +266,8 @@ class Answers:
         columns = [np.concatenate(column) for column in zip(*parts, strict=True)]
         if lists:
             columns = in_order(np.concatenate(asked), np.concatenate(counts), columns)
-        return Found(*columns, tuple(lists))
+        mean, sd, support = columns
+        return Found(mean, sd, support, tuple(lists))
 
     def questions(self, questions: NDArray[np.int64]) -> Floats:
         """(draws, questions) log density of the claims of each question, and of its truth where that is settled."""
@@ -275,8 +276,8 @@ class Answers:
         parts = []
         for problem, layout, size in self.pieces(questions):
             data, parameters = ready(self.blueprint, self.encoded, problem, layout, self.draws, size)
-            logs = posterior_questions(layout, self.blueprint.plan.features, data, parameters)
-            logs = logs[:, : problem.layout.questions].astype(np.float64)
+            found = posterior_questions(layout, self.blueprint.plan.features, data, parameters)
+            logs = found[:, : problem.layout.questions].astype(np.float64)
             parts.append(self._of_wholes(logs, problem) if problem.layout.parts else logs)
         return np.concatenate(parts, axis=1)
 
@@ -351,18 +352,7 @@ class OneQuestion:
         of_icell = data["icell_question"]
         slot = of_icell[np.searchsorted(data["icell_instance"], data["slot_instance"])] == place
         entry = of_icell[data["entry_icell"]] == place
-
-        def cut(logs: Logs) -> Logs:
-            return logs._replace(
-                slot=logs.slot[..., slot],
-                entry=logs.entry[..., entry],
-                prior=logs.prior[:, cell],
-                base=None if logs.base is None else logs.base[:, cell],
-                original=None if logs.original is None else logs.original[:, slot],
-                repeated=logs.repeated[:, slot],
-            )
-
-        return (map(cut, nodes) for nodes in self.parts())
+        return ((logs.of(slot, entry, cell) for logs in nodes) for nodes in self.parts())
 
     def _nodes(self, start: int) -> Iterator[Logs]:
         """The likelihoods under ``draw_step`` draws from ``start`` on."""

@@ -131,11 +131,11 @@ def compile_problem(
         data |= arrays
         layout = layout._replace(change=True, pinned=len(known.question) > 0, lanes=lanes)
     cells = ranges(encoded.cells.offset[questions], np.diff(encoded.cells.offset)[questions])
-    indices = (
+    laid, said, answers, of_slot, values, pairs = (
         _frozen(array.astype(np.int64)) for array in (questions, claims, cells, slots.claim, slots.row_value, links)
     )
     times = np.repeat(slots.begin, np.diff(slots.start)) + slots.time
-    return Problem(layout, _cast(data), *indices, times, at, known)
+    return Problem(layout, _cast(data), laid, said, answers, of_slot, values, pairs, times, at, known)
 
 
 def _claims(data: dict[str, Any], encoded: Encoded, claims: Ints) -> None:
@@ -347,7 +347,7 @@ def _layout(encoded: Encoded, slots: Slots, questions: Ints, claims: Ints, data:
         shaped="entry_shaped" in data,
         sets=len(data.get("any_entry", ())),
         set_cells=len(data.get("anycell_cell", ())),
-        parts="slot_whole" in data,
+        parts=encoded.parts.split,
         periods=len(data.get("period_entry", ())),
         period_cells=len(data.get("periodcell_cell", ())),
         **stated_sizes(data),

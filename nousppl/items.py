@@ -118,7 +118,7 @@ def find_items(parts: Parts, shapes: Mapping[Any, AnyOf], size: Mapping[Any, int
     named, denied = np.zeros(claims, np.int64), np.zeros(claims, np.int64)
     of_set = np.flatnonzero(attribute[coded.claim_question] >= 0)
     _refuse_soft(coded, of_set[of_set < parts.claims])
-    said = coded.row_answer[coded.row_start[:-1]]
+    said = coded.row_answer[coded.row_start[:-1]].astype(np.int64)
     named[of_set] = answer_set[said[of_set]]
     for claim, listed in parts.denied.items():
         denied[claim] = as_bits(int(coded.claim_question[claim]), listed)

@@ -173,6 +173,7 @@ def rounded(layouts: list[Layout]) -> Layout:
         open=any(layout.open for layout in layouts),
         orders=any(layout.orders for layout in layouts),
         shaped=any(layout.shaped for layout in layouts),
+        parts=any(layout.parts for layout in layouts),
         denials=any(layout.denials for layout in layouts),
         lasting=any(layout.lasting for layout in layouts),
         numbers=rounded_numbers(layouts),

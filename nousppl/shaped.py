@@ -41,8 +41,7 @@ def shaped_arrays(
     }
     if sets is not None:
         out |= _of_sets(sets, data, slots, questions, claims)
-        if encoded.parts.split:
-            out |= _of_parts(encoded.parts.whole[questions], data, out, slots)
+        out |= _of_parts(encoded.parts.whole[questions], data, out, slots)
     if states is not None:
         out |= _of_states(encoded, states, data, slots, questions, claims, at)
     return out

@@ -15,10 +15,11 @@ from nousppl.errors import QuestionError
 from nousppl.pair_world import PairWorld
 
 Floats = NDArray[np.float64]
+Bools = NDArray[np.bool_]
 
+TINY = 1e-300
 SMALL = 64
 """Up to this many answers the sums over the other answers are taken one by one."""
-TINY = 1e-300
 LARGEST = 5_000
 """Most claims of a question for which the table of origins is built."""
 
@@ -47,6 +48,17 @@ class Logs(NamedTuple):
     """(draws, nodes) log weights of the nodes; one node of weight 1 where there is no difficulty."""
     log_rate: Floats | None
     """(draws,) log rate of change; None where the truth stays."""
+
+    def of(self, slot: Bools, entry: Bools, cell: Bools) -> Logs:
+        """Those of some slots, entries and cells."""
+        return self._replace(
+            slot=self.slot[..., slot],
+            entry=self.entry[..., entry],
+            prior=self.prior[:, cell],
+            base=None if self.base is None else self.base[:, cell],
+            original=None if self.original is None else self.original[:, slot],
+            repeated=self.repeated[:, slot],
+        )
 
 
 class Course(NamedTuple):
