@@ -16,7 +16,6 @@ from nousppl.models.layout import Layout
 from nousppl.models.logs import NOTHING, log_add, log_or_nothing
 from nousppl.models.namespace import Array, Namespace
 from nousppl.models.origin import Echo, by_row_of_slot
-from nousppl.models.shaped import or_passing
 
 FARTHEST = 80.0
 """Largest log that is taken out of a probability again."""
@@ -32,7 +31,8 @@ def told_by_parts(xp: Namespace, layout: Layout, data: dict[str, Array], theta: 
     With f and m the chances that a claim is fresh, and that its list comes out by repetition, and ``u_b`` the mean of
     its probability in part b, fresh, over the items that hold given all other claims, part b of B sees the weights
     ``f' = f prod_{c != b} u_c`` and m, both times ``(f prod_c u_c + m)^(1/B) / (f' u_b + m)``. The factor does not
-    depend on what is true; with it the densities of the parts multiply to that of the question.
+    depend on what is true; with it the densities of the parts multiply to that of the question. A fresh claim that is
+    not meant to last says as little of the items as a repetition, and counts there.
 
     Args:
         xp: the array namespace.
@@ -41,26 +41,33 @@ def told_by_parts(xp: Namespace, layout: Layout, data: dict[str, Array], theta: 
         theta: parameters.
         echo: origins as each part sees them by itself.
     """
-    mine = data["slot_share"] > 0.0
+    mine, zero = data["slot_share"] > 0.0, xp.array(0.0)
     alone, copied = log_or_nothing(xp, echo.fresh), log_or_nothing(xp, echo.repeated)
     if layout.soft:
         copied = xp.take(copied, data["slot_first_row"])
+    lost = xp.array(NOTHING)
+    if layout.lasting:
+        lost = alone + log_or_nothing(xp, 1.0 - data["slot_lasting"])
+        alone = alone + log_or_nothing(xp, data["slot_lasting"])
+        copied = log_add(xp, copied, lost - xp.log(data["slot_size"]))
+    fresh = log_fresh(xp, layout, data, theta)
     heard = xp.zeros(layout.slots)
-    fresh = or_passing(xp, layout, data, log_fresh(xp, layout, data, theta), data["any_slot"])
     # Where the messages have come to rest the density does not change with them, so that its gradient needs none.
     fixed = [xp.fixed(part) for part in (alone, copied, fresh, base_log_mass(xp, layout, data, theta))]
     for _ in range(ROUNDS):
         heard = _heard(xp, layout, data, fixed, echo.silent, _others(xp, layout, data, heard)[1])
     total, others = _others(xp, layout, data, heard)
     factor = data["slot_share"] * log_add(xp, alone + total, copied) - log_add(xp, alone + others + heard, copied)
-    factor = xp.where(mine, factor, xp.array(0.0))
+    factor = xp.where(mine, factor, zero)
     if layout.notes:
-        factor = xp.where(echo.silent, xp.array(0.0), factor)
+        factor = xp.where(echo.silent, zero, factor)
     of_row = by_row_of_slot(xp, layout, data, factor)
     listed = by_row_of_slot(xp, layout, data, data["slot_share"]) > 0.0
+    either = log_add(xp, alone + others, lost) if layout.lasting else alone + others
     return echo._replace(
-        fresh=xp.where(mine, xp.exp(alone + others + factor), echo.fresh),
+        fresh=xp.where(mine, xp.exp(either + factor), echo.fresh),
         repeated=xp.where(listed, xp.exp(log_or_nothing(xp, echo.repeated) + of_row), echo.repeated),
+        lasting=xp.where(mine, xp.exp(alone + others - either), data["slot_lasting"]) if layout.lasting else None,
     )
 
 

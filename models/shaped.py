@@ -56,19 +56,14 @@ def either_origin(
     repeated = echo.repeated if first is None else xp.take(echo.repeated, first)
     one = log_or_nothing(xp, echo.fresh)
     other = log_or_nothing(xp, repeated)
-    log_fresh = or_passing(xp, layout, data, log_fresh, slot)
+    if layout.lasting:
+        # What is not meant to last may be anything.
+        lasting = data["slot_lasting"] if echo.lasting is None else echo.lasting
+        lasts, size = xp.take(lasting, slot), xp.take(data["slot_size"], slot)
+        log_fresh = log_add(xp, log_or_nothing(xp, lasts) + log_fresh, log_or_nothing(xp, (1.0 - lasts) / size))
     fresh, copied = xp.take(one, slot) + log_fresh, xp.take(other, slot)
     whole = log_add(xp, fresh, copied)
     return xp.where(xp.take(echo.silent, slot), xp.array(0.0), whole) if layout.notes else whole
-
-
-def or_passing(xp: Namespace, layout: Layout, data: dict[str, Array], log_fresh: Array, slot: Array) -> Array:
-    """Log probability of fresh claims of some slots, given that of claims that are meant to last."""
-    if not layout.lasting:
-        return log_fresh
-    # What is not meant to last may be anything.
-    lasts, size = xp.take(data["slot_lasting"], slot), xp.take(data["slot_size"], slot)
-    return log_add(xp, log_or_nothing(xp, lasts) + log_fresh, log_or_nothing(xp, (1.0 - lasts) / size))
 
 
 def with_density(xp: Namespace, layout: Layout, data: dict[str, Array], theta: dict[str, Array], logs: Array) -> Array:
