@@ -221,10 +221,9 @@ def test_items_that_are_named_together_are_summed_over_together(monkeypatch: pyt
     assert belief.probability_of(some) == pytest.approx(one_by_one.probability_of(some), rel=1e-3)
 
 
-def test_too_many_ways_to_treat_items() -> None:
-    rows = [(f"s{j}", f"i{j}; i{j + 1}", None) for j in range(14)]
-    with pytest.raises(nous.ModelError, match="15 items, which its lists treat in 15 different ways, are 32768 sets"):
-        believed(lists_of(*rows))
+def test_items_that_are_treated_in_too_many_ways_are_in_parts() -> None:
+    rows = [(f"s{j}", f"i{j:02d}; i{j + 1:02d}", None) for j in range(14)]
+    assert believed(lists_of(*rows)).between(0.05, 0.95).all()
 
 
 def test_words_for_bad_input() -> None:
