@@ -71,9 +71,8 @@ def write_out(
     Raises:
         ModelError: the question is in parts.
     """
-    _refuse_parts(encoded, question)
     chosen = {name: value[draw : draw + 1] for name, value in draws.items()}
-    problem = compile_problem(encoded, np.array([question]), seed) if problem is None else problem
+    problem = _alone(encoded, question, seed) if problem is None else problem
     theta = {n: np.asarray(value[0]) for n, value in parameter_draws(blueprint, encoded, chosen, problem).items()}
     world = PairWorld(encoded, problem, len(encoded.features), blueprint.text_grid)
     layout, claims, shaped = problem.layout, len(problem.claims), bool(encoded.cells.shaped[question])
@@ -124,7 +123,8 @@ def write_out(
     return out
 
 
-def _refuse_parts(encoded: Encoded, question: int) -> None:
+def _alone(encoded: Encoded, question: int, seed: int) -> Problem:
+    """The question compiled by itself, where it is in one part."""
     parts = len(encoded.parts.of(np.array([question])))
     if parts > 1:
         row = encoded.coded.questions.iloc[question]
@@ -133,6 +133,7 @@ def _refuse_parts(encoded: Encoded, question: int) -> None:
             f"which its lists treat in too many ways for a program of their sets; a question in {parts} parts is not "
             f"written out. Allowed are at most {MOST_CELLS} sets: 12 items, or more that are named together"
         )
+    return compile_problem(encoded, np.array([question]), seed)
 
 
 def _of_shape(
