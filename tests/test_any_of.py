@@ -221,9 +221,11 @@ def test_items_that_are_named_together_are_summed_over_together(monkeypatch: pyt
     assert belief.probability_of(some) == pytest.approx(one_by_one.probability_of(some), rel=1e-3)
 
 
-def test_items_that_are_treated_in_too_many_ways_are_in_parts() -> None:
-    rows = [(f"s{j}", f"i{j:02d}; i{j + 1:02d}", None) for j in range(14)]
-    assert believed(lists_of(*rows)).between(0.05, 0.95).all()
+def test_items_that_are_treated_in_too_many_ways_are_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = [(f"s{j}", f"i{j:02d}; i{j + 1:02d}", None) for j in range(13)]
+    in_parts = believed(lists_of(*rows))
+    monkeypatch.setattr("nousppl.parts.MOST_CELLS", 1 << 14)
+    np.testing.assert_allclose(in_parts, believed(lists_of(*rows)), atol=2e-3)
 
 
 def test_words_for_bad_input() -> None:
