@@ -237,6 +237,7 @@ def test_parts_beside_other_questions(small: None) -> None:
     assert 0.0 < answers.score_items(SETTLED[SETTLED["verdict"]])["accuracy"] <= 1.0
 
 
+@pytest.mark.long
 def test_fits_on_both_backends(small: None) -> None:
     claims = random_claims(8, 6, FEW, 5)
     evidence = nous.Evidence(claims)
@@ -261,6 +262,7 @@ def test_densities_on_both_backends(small: None) -> None:
         assert apart(found, by_marginal(evidence, trust, JAX)) < 1e-10
 
 
+@pytest.mark.long
 def test_gradients_need_no_messages(small: None, traced_anew: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """Messages have no gradient; that of the density agrees with differences all the same, once they are at rest."""
     monkeypatch.setattr("nousppl.models.parts.ROUNDS", 8)
