@@ -110,6 +110,8 @@ class Layout(NamedTuple):
     """Entries of set-valued questions."""
     set_cells: int = 0
     """Cells of set-valued questions."""
+    parts: bool = False
+    """True where some set-valued questions of the evidence are in parts."""
     numbers: tuple[NumberSet, ...] = ()
     """Questions about numbers, by the number of their claims and orders."""
     points: int = 64

@@ -19,6 +19,7 @@ from nousppl.models.logs import log_add, within
 from nousppl.models.namespace import Array, Namespace
 from nousppl.models.number import log_marginals
 from nousppl.models.origin import Echo, by_row_of_slot, echo, popularity
+from nousppl.models.parts import told_by_parts
 from nousppl.models.shaped import with_density, with_shapes
 
 
@@ -124,6 +125,8 @@ def prepare(xp: Namespace, layout: Layout, data: dict[str, Array], theta: dict[s
     else:
         ones = data["slot_looks"]
         echoes = Echo(ones, xp.zeros(layout.rows), ones <= 0.0, ones)
+    if layout.parts:
+        echoes = told_by_parts(xp, layout, data, theta, echoes)
     if not layout.popularity:
         row, term = data["row_uniform"], confusion(xp, layout, data, theta)
         return Terms(echoes, row, row, term, term)

@@ -29,6 +29,8 @@ class Echo(NamedTuple):
     """(slots,) r, chance that the claim is not itself a repetition, given the values."""
     counts: tuple[Array, Array, Array] | None = None
     """What `popularity` gives, where the sums over earlier originals are the same ones: weights do not fade."""
+    lasting: Array | None = None
+    """(slots,) chance that a claim that is fresh is about the state, where it is not as given."""
 
 
 def subsets(count: int) -> tuple[tuple[int, ...], ...]:

@@ -58,7 +58,8 @@ def either_origin(
     other = log_or_nothing(xp, repeated)
     if layout.lasting:
         # What is not meant to last may be anything.
-        lasts, size = xp.take(data["slot_lasting"], slot), xp.take(data["slot_size"], slot)
+        lasting = data["slot_lasting"] if echo.lasting is None else echo.lasting
+        lasts, size = xp.take(lasting, slot), xp.take(data["slot_size"], slot)
         log_fresh = log_add(xp, log_or_nothing(xp, lasts) + log_fresh, log_or_nothing(xp, (1.0 - lasts) / size))
     fresh, copied = xp.take(one, slot) + log_fresh, xp.take(other, slot)
     whole = log_add(xp, fresh, copied)

@@ -42,6 +42,13 @@ class AnyOf:
     The items of a question are those that its claims name or deny, or that are settled, and where the attribute has a
     closed list (``answers``) that list. Others of the attribute count as not true.
 
+    Up to 12 items, or more that lists treat alike as long as there are at most 4,096 sets to tell apart, sums over sets
+    are exact. Beyond, the items are in parts of up to 6 (64 sets), and the parts tell each other by belief propagation
+    how probable it is of each list that it is a copy. That is exact where no list is a copy; else the origins of
+    several claims count as independent given what each part says of them. Measured on questions of 12 items, half of
+    their lists copies, probabilities are off by .0001 on average and .002 at most. Only a readable program of the sets
+    (``Trust.program``) is refused.
+
     Attributes:
         sensitivity: formula of logit P(named | holds, fresh) over columns of claims and sources.
         specificity: formula of logit P(not named | does not hold, fresh).

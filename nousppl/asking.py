@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -18,10 +18,11 @@ from nousppl.encode import Encoded
 from nousppl.models.hierarchy import Design
 from nousppl.models.program import OF_QUESTIONS, PARTS, Plan, Predictor
 from nousppl.models.terms import by_draw, by_read
-from nousppl.padding import Mould, ladder, pad, pad_last, roomy
+from nousppl.padding import Mould, ladder, pad, pad_last, roomy, rounded
 from nousppl.ragged import mix, uniform
-from nousppl.shown import by_state
+from nousppl.shown import by_state, shown_sizes
 from nousppl.unfold import Logs
+from nousppl.whole_lists import WholeLists, in_order, whole_lists
 
 if TYPE_CHECKING:
     from nousppl.models.layout import Layout
@@ -214,10 +215,25 @@ def ready(
 
 def chunks(encoded: Encoded, questions: NDArray[np.int64], size: int = CHUNK) -> Iterator[NDArray[np.int64]]:
     """Consecutive questions with about ``size`` claims (in all their orders) together."""
-    claims = np.diff(encoded.claim_offset)[questions] + 1
+    parts = np.bincount(encoded.parts.whole)[questions]
+    claims = parts * np.diff(encoded.claim_offset)[questions] + 1
     bound = (np.cumsum(claims) - 1) // size
     cuts = np.flatnonzero(np.diff(bound)) + 1
     yield from np.split(questions, cuts)
+
+
+class Found(NamedTuple):
+    """Posterior of the answers of many questions in order, and after them of further parts of these: of their cells,
+    and of what is true for a while of True and False."""
+
+    mean: Floats
+    """(answers,) probability."""
+    sd: Floats
+    """(answers,) its standard deviation over draws."""
+    support: Floats
+    """(answers,) fresh witnesses."""
+    lists: tuple[WholeLists, ...]
+    """Whole lists of the questions that are in parts."""
 
 
 class Answers:
@@ -231,22 +247,27 @@ class Answers:
     ) -> None:
         self.blueprint, self.encoded, self.draws, self.seed, self.mould = blueprint, encoded, draws, seed, mould
 
-    def cells(self, questions: NDArray[np.int64], at: Floats | None = None) -> tuple[Floats, Floats, Floats]:
-        """Mean probability, its standard deviation over draws, and fresh witnesses, of all answers of the questions in
-        order (cells; of what is true for a while True and False), at the times (questions,) or (1,) asked about."""
+    def cells(self, questions: NDArray[np.int64], at: Floats | None = None) -> Found:
+        """The posterior of all answers of the questions, at the times (questions,) or (1,) asked about."""
         from nousppl.inference.exact import posterior_cells
 
-        parts = []
+        parts, lists, asked, counts = [], [], [], []
         for problem, layout, size in self.pieces(questions, at):
             data, parameters = ready(self.blueprint, self.encoded, problem, layout, self.draws, size)
             logs, support = posterior_cells(layout, self.blueprint.plan.features, data, parameters, True)
             kept = np.exp(np.asarray(logs[:, : problem.layout.cells], np.float64))
             cells, sizes = self.encoded.cells, np.diff(self.encoded.cells.offset)[problem.questions]
             fresh = support[: problem.layout.cells]
+            lists += whole_lists(self.encoded, problem, kept, fresh) if problem.layout.parts else []
+            asked.append(problem.questions)
+            counts.append(shown_sizes(cells.periods, problem.questions, sizes))
             kept, fresh = by_state(cells.periods, problem.questions, sizes, problem.at, kept, fresh)
             parts.append((kept.mean(0), kept.std(0), fresh))
-        mean, sd, support = (np.concatenate(column) for column in zip(*parts, strict=True))
-        return mean, sd, support
+        columns = [np.concatenate(column) for column in zip(*parts, strict=True)]
+        if lists:
+            columns = in_order(np.concatenate(asked), np.concatenate(counts), columns)
+        mean, sd, support = columns
+        return Found(mean, sd, support, tuple(lists))
 
     def questions(self, questions: NDArray[np.int64]) -> Floats:
         """(draws, questions) log density of the claims of each question, and of its truth where that is settled."""
@@ -255,9 +276,18 @@ class Answers:
         parts = []
         for problem, layout, size in self.pieces(questions):
             data, parameters = ready(self.blueprint, self.encoded, problem, layout, self.draws, size)
-            logs = posterior_questions(layout, self.blueprint.plan.features, data, parameters)
-            parts.append(logs[:, : problem.layout.questions].astype(np.float64))
+            found = posterior_questions(layout, self.blueprint.plan.features, data, parameters)
+            logs = found[:, : problem.layout.questions].astype(np.float64)
+            parts.append(self._of_wholes(logs, problem) if problem.layout.parts else logs)
         return np.concatenate(parts, axis=1)
+
+    def _of_wholes(self, logs: Floats, problem: Problem) -> Floats:
+        """(draws, questions of the evidence) sums over the parts of each."""
+        mine = int((problem.questions < self.encoded.parts.questions).sum())
+        whole = np.searchsorted(problem.questions[:mine], self.encoded.parts.whole[problem.questions])
+        out = np.zeros((len(logs), mine))
+        np.add.at(out.T, whole, logs.T)
+        return out
 
     def pieces(self, questions: NDArray[np.int64], at: Floats | None = None) -> Iterator[tuple[Problem, Layout, int]]:
         """Chunks of the questions compiled, each with the layout and the number of claims to pad it to."""
@@ -283,6 +313,14 @@ def shaped(problem: Problem) -> bool:
     return problem.layout.shaped and bool(problem.data["question_shaped"].all())
 
 
+def _padded(problem: Problem) -> Layout:
+    """The layout that a single question is padded to."""
+    if problem.layout.questions > 1:
+        # In parts, which have not each an entry for the claims of all.
+        return rounded([problem.layout])
+    return roomy(problem.layout) if shaped(problem) else ladder(problem.layout)
+
+
 class OneQuestion:
     """The likelihoods of the claims of one question, some draws and nodes at a time, so that memory is bounded."""
 
@@ -290,7 +328,7 @@ class OneQuestion:
         from nousppl.inference.exact import block_size
 
         # Of other shapes, the number of cells goes by no other size.
-        self.problem, self.layout = problem, roomy(problem.layout) if shaped(problem) else ladder(problem.layout)
+        self.problem, self.layout = problem, _padded(problem)
         self.features = blueprint.plan.features
         self.data, self.parameters = ready(blueprint, encoded, problem, self.layout, draws, self.layout.slots)
         self.draws = len(self.parameters["logit"])
@@ -307,6 +345,14 @@ class OneQuestion:
         if self._only is None:
             self._only = [list(self._nodes(0))]
         return self._only
+
+    def part(self, place: int) -> Iterator[Iterator[Logs]]:
+        """The same of one part of a question: claims and cells of the others left out."""
+        data, cell = self.problem.data, self.problem.data["cell_question"] == place
+        of_icell = data["icell_question"]
+        slot = of_icell[np.searchsorted(data["icell_instance"], data["slot_instance"])] == place
+        entry = of_icell[data["entry_icell"]] == place
+        return ((logs.of(slot, entry, cell) for logs in nodes) for nodes in self.parts())
 
     def _nodes(self, start: int) -> Iterator[Logs]:
         """The likelihoods under ``draw_step`` draws from ``start`` on."""

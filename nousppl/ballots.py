@@ -15,6 +15,7 @@ from nousppl.beliefs import Beliefs
 from nousppl.cells import Cells, build_cells
 from nousppl.domains import Domains
 from nousppl.evidence import Evidence
+from nousppl.parts import find_parts
 from nousppl.ragged import mix, uniform
 from nousppl.settled import settled_cells
 
@@ -55,7 +56,7 @@ class Ballots:
             ModelError: a value is outside a closed list, a domain is too small, settled facts contradict each other.
         """
         coded = evidence.coded
-        cells = build_cells(coded, evidence.covariates, Domains.of(answers, evidence))
+        cells = build_cells(find_parts(evidence, {}, {}), Domains.of(answers, evidence))
         settled, rejected = settled_cells(coded, cells, False)
         allowed = np.ones(len(cells.value), bool)
         allowed[rejected] = False

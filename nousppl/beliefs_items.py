@@ -12,6 +12,7 @@ from nousppl.calibration import Marks
 from nousppl.errors import EvidenceError
 from nousppl.items import Items
 from nousppl.models.shapes import AnyOf
+from nousppl.parts import Parts
 from nousppl.ragged import Floats, Ints
 from nousppl.sets import shares
 
@@ -26,20 +27,33 @@ def no_items() -> pd.DataFrame:
     return pd.DataFrame(columns=COLUMNS)
 
 
-def item_table(items: Items | None, questions: pd.DataFrame, offset: Ints, probability: Floats) -> pd.DataFrame:
+def item_table(
+    items: Items | None, parts: Parts, questions: pd.DataFrame, offset: Ints, probability: Floats
+) -> pd.DataFrame:
     """A row an item of a set-valued question: entity, attribute, item, probability that it holds.
 
     Args:
         items: of the set-valued questions; None where there are none.
+        parts: which questions are parts of others.
         questions: all questions.
-        offset: (questions + 1,) where the cells of each start.
+        offset: (questions and parts + 1,) where the cells of each start.
         probability: (cells,)
     """
     if items is None:
         return no_items()
-    of, names = list(items.groups), [items.names(question) for question in items.groups]
-    chances = [probability[offset[q] : offset[q + 1]] @ shares(items, q) for q in of]
-    rows = questions.iloc[np.repeat(of, [len(some) for some in names])]
+    of, names, chances = [], [], []
+    for question in items.groups:
+        if question >= parts.questions:
+            continue
+        mine = parts.of(np.array([question])).tolist()
+        found = [probability[offset[q] : offset[q + 1]] @ shares(items, q) for q in mine]
+        listed, chance = parts.names(question), np.concatenate(found)
+        if len(mine) > 1:
+            listed, chance = tuple(sorted(listed)), chance[np.argsort(np.array(listed, object))]
+        of.append(question)
+        names.append(listed)
+        chances.append(chance)
+    rows = questions.iloc[np.repeat(np.array(of, np.int64), [len(some) for some in names])]
     table = rows[["entity", "attribute"]].reset_index(drop=True)
     table["item"] = pd.Series([name for some in names for name in some], dtype=object)
     return table.assign(probability=np.concatenate([*chances, np.zeros(0)]))

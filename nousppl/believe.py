@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from nousppl.asking import OneQuestion
+from nousppl.asking import OneQuestion, parameter_draws
 from nousppl.belief import Belief
 from nousppl.compile import compile_problem
 from nousppl.encode import Encoded
-from nousppl.items_belief import ItemsBelief
+from nousppl.items_belief import ItemsBelief, ItemsPart
 from nousppl.lineage import status_of, with_lineage
 from nousppl.models.layout import Layout
 from nousppl.models.shapes import AnyOf, Number, WhileTrue
@@ -43,10 +45,9 @@ def believe(trust: Trust, encoded: Encoded, question: Question, at: Floats | Non
     shape = trust.model.shapes.get(question.attribute)
     if isinstance(shape, Number):
         return believe_number(trust, encoded, question, shape)
-    belief = unfold(trust, encoded, question, at)
     if isinstance(shape, AnyOf) and encoded.cells.items is not None:
-        items = encoded.cells.items
-        return ItemsBelief(belief, items.groups[question.index], shares(items, question.index), shape)
+        return believe_items(trust, encoded, question, shape, at)
+    belief = unfold(trust, encoded, question, at)
     states = encoded.cells.periods
     if isinstance(shape, WhileTrue) and states is not None:
         cells = cells_of(states, np.array([question.index]), np.array([encoded.latest]) if at is None else at)
@@ -55,21 +56,61 @@ def believe(trust: Trust, encoded: Encoded, question: Question, at: Floats | Non
     return belief
 
 
+def believe_items(
+    trust: Trust, encoded: Encoded, question: Question, shape: AnyOf, at: Floats | None = None
+) -> ItemsBelief:
+    """The belief about a set-valued question, which may be in parts."""
+    items, parts = encoded.cells.items, encoded.parts.of(np.array([question.index])).tolist()
+    assert items is not None
+    if len(parts) == 1:
+        beliefs = [unfold(trust, encoded, question, at)]
+    else:
+        seed = trust.model.order_seed
+        problem = compile_problem(encoded, np.array([question.index]), seed, at)
+        draws = trust.asked(affordable(problem.layout))
+        asked = OneQuestion(trust.blueprint, encoded, draws, problem)
+        beliefs = []
+        for place, part in enumerate(parts):
+            alone = compile_problem(encoded, np.array([part]), seed, at, part=True)
+            unfolded = Unfolded(alone, partial(asked.part, place))
+            parameters = partial(parameter_draws, trust.blueprint, encoded, draws, alone)
+            beliefs.append(_belief(trust, encoded, question, part, unfolded, parameters))
+    return ItemsBelief(
+        tuple(
+            ItemsPart(belief, items.groups[part], shares(items, part))
+            for part, belief in zip(parts, beliefs, strict=True)
+        ),
+        shape,
+    )
+
+
 def unfold(trust: Trust, encoded: Encoded, question: Question, at: Floats | None = None) -> Belief:
     """Compute the belief about the cells of one question, at a time (1,) or at the latest."""
     problem = compile_problem(encoded, np.array([question.index]), trust.model.order_seed, at)
     asked = OneQuestion(trust.blueprint, encoded, trust.asked(affordable(problem.layout)), problem)
     changes = problem.settled is not None and not encoded.cells.shaped[question.index]
     unfolded = (UnfoldedInTime if changes else Unfolded)(problem, asked.parts)
-    path = unfolded.path()
-    start, stop = encoded.claim_offset[question.index : question.index + 2]
+    return _belief(trust, encoded, question, question.index, unfolded, lambda: asked.parameters)
+
+
+def _belief(
+    trust: Trust,
+    encoded: Encoded,
+    question: Question,
+    index: int,
+    unfolded: Unfolded,
+    parameters: Callable[[], dict[str, Any]],
+) -> Belief:
+    """The belief about the cells of a question, or of a part of it, which has an index of its own."""
+    problem, path = unfolded.problem, unfolded.path()
+    start, stop = encoded.claim_offset[index : index + 2]
     used = encoded.used[start:stop]
-    cells = slice(encoded.cells.offset[question.index], encoded.cells.offset[question.index + 1])
+    cells = slice(encoded.cells.offset[index], encoded.cells.offset[index + 1])
     other = bool(encoded.cells.other[cells][-1])
 
     def origins_of() -> NDArray[np.float64]:
         features = len(encoded.features)
-        among = origins(encoded, problem, unfolded, asked.parameters, features, trust.blueprint.text_grid)
+        among = origins(encoded, problem, unfolded, parameters(), features, trust.blueprint.text_grid)
         return with_lineage(encoded, int(start), used, among)
 
     def fresh_of() -> NDArray[np.float64]:
@@ -90,12 +131,12 @@ def unfold(trust: Trust, encoded: Encoded, question: Question, at: Floats | None
         samples=path.samples,
         path=_with_unused(used, path.before, path.after, path.final),
         log_odds=_with_unused(used, path.before_odds, path.after_odds, path.final_odds),
-        before=_before(used, path) if changes else None,
+        before=_before(used, path) if isinstance(unfolded, UnfoldedInTime) else None,
         origins_of=origins_of,
         fresh_of=fresh_of,
         facts_of=facts_of,
         status=tuple(status_of(encoded, int(start), j) for j in range(int(stop - start))),
-        said=_said(encoded, question.index, int(start), int(stop)),
+        said=_said(encoded, index, int(start), int(stop)),
     )
 
 

@@ -274,6 +274,7 @@ def centring(
     the standard deviation of the group; near 1 for levels with many claims."""
     out = {}
     sizes = {site.name: site.size or 0 for site in plan.sites if site.scale is not None}
+    claims = claims[claims < encoded.parts.claims]
     for predictor in plan.predictors:
         rows = claims_of(encoded, predictor.part, claims)
         if predictor.part == OF_QUESTIONS:

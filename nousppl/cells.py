@@ -16,6 +16,7 @@ from nousppl.errors import ModelError
 from nousppl.items import Items, find_items
 from nousppl.models.shapes import AnyOf
 from nousppl.numbers import Numbers, find_numbers
+from nousppl.parts import Parts
 from nousppl.periods import Periods
 from nousppl.ragged import offsets
 from nousppl.sets import as_text, ways
@@ -73,23 +74,23 @@ class Cells:
         return np.zeros(len(self.size), bool) if self.numbers is None else self.numbers.attribute >= 0
 
 
-def build_cells(coded: Coded, frame: pd.DataFrame, domains: Domains, periods: Periods | None = None) -> Cells:
+def build_cells(parts: Parts, domains: Domains, periods: Periods | None = None) -> Cells:
     """Lay out the answers of all questions.
 
     Args:
-        coded: the evidence.
-        frame: covariates of its claims.
+        parts: the evidence.
         domains: of the model.
         periods: of what is true for a while.
 
     Raises:
         ModelError: a value outside a closed list, or K smaller than the number of named answers.
     """
+    coded = parts.coded
     question = coded.answers["question"].to_numpy(np.int64)
     values = coded.answers["value"].to_numpy(object)
     attributes = list(coded.attributes)
     lists, sets = domains.lists, domains.of_shape(AnyOf)
-    items = find_items(coded, frame, sets, domains.closed, {**domains.size, **_counts(domains.closed)})
+    items = find_items(parts, sets, {**domains.size, **_counts(domains.closed)})
     numbers = find_numbers(coded, domains.shapes, domains.scales)
     of_sets = items.attribute >= 0
     lasting = np.zeros(len(of_sets), bool) if periods is None else periods.attribute >= 0
@@ -105,8 +106,7 @@ def build_cells(coded: Coded, frame: pd.DataFrame, domains: Domains, periods: Pe
     count = np.where(closed, np.array(lengths, np.int64)[attribute], named + 1)
     for one in items.groups:
         count[one] = items.cells(one)
-        # What a repetition that goes wrong comes out as: any items named, any others denied.
-        size[one] = max(3.0 ** len(items.names(one)), 2.0)
+    size = np.where(of_sets, items.values, size)
     if periods is not None:
         count = np.where(lasting, periods.sizes(), count)
         # It is not so, it is so, it is so until one of the ends.

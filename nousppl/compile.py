@@ -48,8 +48,8 @@ class Problem:
     Attributes:
         layout: static sizes and switches.
         data: arrays by name; integer indices int32, numbers float64 (the backend takes them in its own precision).
-        questions: (questions,) index of each question in the evidence.
-        claims: (claims,) index of each claim in the evidence.
+        questions: (questions,) index of each question in the evidence, those of further parts beyond.
+        claims: (claims,) index of each claim in the evidence, those of further parts beyond.
         cells: (cells,) index of each cell in ``encoded.cells``.
         slot_claim: (slots,) index into ``claims`` of each slot.
         row_value: (rows,) equal for rows of one order of a question that say the same.
@@ -72,16 +72,22 @@ class Problem:
     settled: Settled | None
 
 
-def compile_problem(encoded: Encoded, questions: Ints, seed: int = 0, at: Floats | None = None) -> Problem:
+def compile_problem(
+    encoded: Encoded, questions: Ints, seed: int = 0, at: Floats | None = None, part: bool = False
+) -> Problem:
     """Lay out the claims of some questions.
 
     Args:
         encoded: the encoded evidence.
-        questions: sorted indices of questions.
+        questions: sorted indices of questions of the evidence; all parts of these are laid out.
         seed: keys the random orders of claims whose order is not known.
         at: (questions,) times asked about, where truths change; default the latest time of the evidence.
+        part: whether the questions are parts, which are laid out by themselves.
     """
     at = np.full(len(questions), encoded.latest) if at is None else np.where(np.isnan(at), encoded.latest, at)
+    if encoded.parts.split and not part:
+        asked, questions = questions, encoded.parts.of(questions)
+        at = at[np.searchsorted(asked, encoded.parts.whole[questions])]
     offset = encoded.claim_offset
     claims = ranges(offset[questions], np.diff(offset)[questions])
     local = np.repeat(np.arange(len(questions)), np.diff(offset)[questions])
@@ -125,11 +131,11 @@ def compile_problem(encoded: Encoded, questions: Ints, seed: int = 0, at: Floats
         data |= arrays
         layout = layout._replace(change=True, pinned=len(known.question) > 0, lanes=lanes)
     cells = ranges(encoded.cells.offset[questions], np.diff(encoded.cells.offset)[questions])
-    asked, said, answers, of_slot, values, pairs = (
+    laid, said, answers, of_slot, values, pairs = (
         _frozen(array.astype(np.int64)) for array in (questions, claims, cells, slots.claim, slots.row_value, links)
     )
     times = np.repeat(slots.begin, np.diff(slots.start)) + slots.time
-    return Problem(layout, _cast(data), asked, said, answers, of_slot, values, pairs, times, at, known)
+    return Problem(layout, _cast(data), laid, said, answers, of_slot, values, pairs, times, at, known)
 
 
 def _claims(data: dict[str, Any], encoded: Encoded, claims: Ints) -> None:
@@ -341,6 +347,7 @@ def _layout(encoded: Encoded, slots: Slots, questions: Ints, claims: Ints, data:
         shaped="entry_shaped" in data,
         sets=len(data.get("any_entry", ())),
         set_cells=len(data.get("anycell_cell", ())),
+        parts=encoded.parts.split,
         periods=len(data.get("period_entry", ())),
         period_cells=len(data.get("periodcell_cell", ())),
         **stated_sizes(data),

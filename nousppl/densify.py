@@ -14,11 +14,13 @@ from nousppl.blueprint import Blueprint
 from nousppl.compile import Problem, compile_problem
 from nousppl.domains import is_confused
 from nousppl.encode import Encoded
+from nousppl.errors import ModelError
 from nousppl.models.denial import LOG_DENIAL
 from nousppl.models.dense import Change, DenseQuestion
 from nousppl.models.program import COPY_ERROR
 from nousppl.number_written import with_number
 from nousppl.pair_world import PairWorld
+from nousppl.parts import MOST_CELLS
 from nousppl.period_arrays import law_of_states
 from nousppl.periods import cells_of
 from nousppl.sets import Chances, law_of_lists
@@ -65,9 +67,12 @@ def write_out(
         seed: that keys the orders.
         problem: the question compiled, where that is at hand.
         laws: whether to write out the laws of lists of items, which take long for many items.
+
+    Raises:
+        ModelError: the question is in parts.
     """
     chosen = {name: value[draw : draw + 1] for name, value in draws.items()}
-    problem = compile_problem(encoded, np.array([question]), seed) if problem is None else problem
+    problem = _alone(encoded, question, seed) if problem is None else problem
     theta = {n: np.asarray(value[0]) for n, value in parameter_draws(blueprint, encoded, chosen, problem).items()}
     world = PairWorld(encoded, problem, len(encoded.features), blueprint.text_grid)
     layout, claims, shaped = problem.layout, len(problem.claims), bool(encoded.cells.shaped[question])
@@ -116,6 +121,19 @@ def write_out(
         dense = _of_shape(dense, encoded, problem, theta, by, lists if laws else None)
         out.append(Written(dense, labels, problem.claims[by], lists))
     return out
+
+
+def _alone(encoded: Encoded, question: int, seed: int) -> Problem:
+    """The question compiled by itself, where it is in one part."""
+    parts = len(encoded.parts.of(np.array([question])))
+    if parts > 1:
+        row = encoded.coded.questions.iloc[question]
+        raise ModelError(
+            f"entity {row['entity']!r}, attribute {row['attribute']!r}: {len(encoded.parts.names(question))} items, "
+            f"which its lists treat in too many ways for a program of their sets; a question in {parts} parts is not "
+            f"written out. Allowed are at most {MOST_CELLS} sets: 12 items, or more that are named together"
+        )
+    return compile_problem(encoded, np.array([question]), seed)
 
 
 def _of_shape(

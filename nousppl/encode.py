@@ -21,9 +21,11 @@ from nousppl.errors import ModelError
 from nousppl.evidence import Evidence
 from nousppl.models.hierarchy import Design, Encoding
 from nousppl.models.program import OF_QUESTIONS
+from nousppl.models.shapes import AnyOf
 from nousppl.models.specification import Errors, Origin
 from nousppl.models.terms import PAIRS, OwnTerm
 from nousppl.own import PairColumns, claim_columns, pair_columns
+from nousppl.parts import Parts, find_parts
 from nousppl.periods import find_periods
 from nousppl.ragged import offsets
 from nousppl.settled import Settled, settled_cells, settled_in_time
@@ -36,7 +38,10 @@ Ints = NDArray[np.int64]
 class Encoded:
     """Everything about each claim that the model needs, for all claims of an evidence."""
 
+    parts: Parts
+    """Which questions are parts of others."""
     coded: Coded
+    """Of the evidence, and then of the further parts of its questions."""
     cells: Cells
     designs: Mapping[str, Design]
     """Part of the model -> its formula, and what own terms read, on the claims; for each part that has a formula."""
@@ -97,9 +102,9 @@ def encode_claims(
         ModelError: a column is missing, a value is outside a closed list, K is too small, contradictory settled
             facts.
     """
-    coded = evidence.coded
-    frame = evidence.covariates
-    cells = build_cells(coded, frame, domains, find_periods(evidence, domains.lasting, domains.closed, domains.size))
+    parts = find_parts(evidence, domains.of_shape(AnyOf), domains.closed)
+    coded, frame = parts.coded, parts.covariates
+    cells = build_cells(parts, domains, find_periods(parts, domains.lasting, domains.closed, domains.size))
     columns = origin.columns if origin is not None else ()
     features = tuple(_feature_codes(frame, column) for column in columns)
     count = np.bincount(coded.row_claim, weights=coded.row_weight, minlength=len(coded.claim_question))
@@ -107,6 +112,7 @@ def encode_claims(
     settled, rejected = settled_cells(coded, cells, changes)
     frames = {OF_QUESTIONS: coded.questions}
     return Encoded(
+        parts=parts,
         coded=coded,
         cells=cells,
         designs={
@@ -141,7 +147,7 @@ def encode_claims(
 def _variants(coded: Coded, cells: Cells) -> Ints | None:
     out = np.zeros(len(coded.claim_question), np.int64)
     if cells.items is not None:
-        out += cells.items.denied
+        out += cells.items.variant
     if cells.periods is not None:
         out += cells.periods.stated
     if cells.numbers is not None:

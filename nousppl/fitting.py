@@ -43,10 +43,10 @@ def learned_questions(encoded: Encoded, learn_from: str) -> NDArray[np.int64]:
         InferenceError: nothing is settled, or ``learn_from`` is unknown.
     """
     if learn_from == "all":
-        return np.arange(len(encoded.settled_cell))
+        return np.arange(encoded.parts.questions)
     if learn_from not in ("settled", "cut"):
         raise InferenceError(f"learn_from={learn_from!r}: allowed are 'settled', 'all' and 'cut'")
-    chosen = np.flatnonzero(encoded.settled_cell >= 0)
+    chosen = np.flatnonzero(encoded.settled_cell[: encoded.parts.questions] >= 0)
     if not len(chosen):
         raise InferenceError(
             f"learn_from={learn_from!r}, but no truth is settled: give settled=..., or learn_from='all'"
@@ -215,7 +215,7 @@ def fit(
         questions, blueprint, encoded, method, seed, progress, None, start, None, backend
     )
     centred = centring(blueprint.plan, encoded, blueprint, used_claims(encoded, questions))
-    everything, onward = np.arange(len(encoded.settled_cell)), Start(first.backend, 0, still)
+    everything, onward = np.arange(encoded.parts.questions), Start(first.backend, 0, still)
     _, second, _ = _fit_on(everything, blueprint, encoded, method, seed, progress, mould, onward, centred, backend)
     loss = np.concatenate([first.stats["loss"], second.stats["loss"]])
     advice = f"settled facts: {first.advice}; all questions: {second.advice}"

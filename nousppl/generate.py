@@ -15,11 +15,11 @@ from nousppl.compile import Problem, compile_problem
 from nousppl.densify import Written, write_out
 from nousppl.errors import ModelError
 from nousppl.evidence import Evidence
-from nousppl.items import DENIES
 from nousppl.model import TrustModel, prior_draws
 from nousppl.models.shapes import NO_ITEM, AnyOf, Number, WhileTrue
 from nousppl.number_simulate import simulate_number
 from nousppl.numbers import number_shapes
+from nousppl.parts import DENIES
 from nousppl.simulate import simulate_question
 from nousppl.simulate_lists import simulate_lists
 from nousppl.tables import is_blank

@@ -176,8 +176,8 @@ class TrustModel:
             "seed": seed,
             "learn_from": learn_from,
             "settled": settled,
-            "questions": len(encoded.settled_cell),
-            "claims": len(encoded.used),
+            "questions": encoded.parts.questions,
+            "claims": encoded.parts.claims,
             "converged": bool(result.converged),
             "advice": result.advice,
         }

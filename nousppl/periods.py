@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from nousppl.coded import Coded
 from nousppl.errors import ModelError
 from nousppl.evidence import Evidence
+from nousppl.parts import Parts
 from nousppl.ragged import Floats, Ints, offsets, ranges
 from nousppl.statements import distinct_ends, read_statements
 
@@ -123,7 +124,10 @@ class PeriodCells(NamedTuple):
 
 
 def find_periods(
-    evidence: Evidence, attributes: Iterable[Any], closed: Mapping[Any, tuple[Any, ...]], size: Mapping[Any, int]
+    evidence: Evidence | Parts,
+    attributes: Iterable[Any],
+    closed: Mapping[Any, tuple[Any, ...]],
+    size: Mapping[Any, int],
 ) -> Periods | None:
     """States of the attributes that are true for a while; None where there are none.
 

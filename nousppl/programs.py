@@ -44,7 +44,8 @@ class Program:
     data: dict[str, Any]
     """Arrays by name, of the backend."""
     questions: NDArray[np.int64]
-    """(questions,) index of each question in the evidence."""
+    """(questions,) index of each question in the evidence; those beyond are further parts of set-valued ones, each a
+    question here."""
     centred: dict[str, NDArray[np.float64]]
     """How far group effects are sampled on their own scale, 0 to 1."""
     backend: Any
@@ -120,7 +121,8 @@ class Simulator:
 
         Raises:
             ModelError: correlated errors, which are a power posterior and no law of claims; truths that change, of
-                which `nousppl.TrustModel.simulate` draws whole paths; claims that deny an answer, which it draws too.
+                which `nousppl.TrustModel.simulate` draws whole paths; claims that deny an answer, and lists of items
+                that are in parts, which it draws too.
         """
         if self.encoded.settled is not None:
             raise ModelError(
@@ -131,6 +133,11 @@ class Simulator:
             raise ModelError(
                 "a program of claims that deny an answer (column 'denies') draws no claims: TrustModel.simulate draws "
                 "them with what they deny"
+            )
+        if self.encoded.parts.split:
+            raise ModelError(
+                "a program of lists of too many items, which are in parts, draws no claims: TrustModel.simulate draws "
+                "them as a whole"
             )
         rng = np.random.default_rng(seed)
         draws = {name: np.asarray(value, np.float64)[None] for name, value in values.items()}
@@ -170,6 +177,7 @@ def make(model: TrustModel, evidence: Evidence, backend: str, learn_from: str | 
     fitting.check_terms(blueprint.plan, encoded, [problem])
     blueprint = fitting.with_text_grid(blueprint, [problem])
     layout, shared, stacked = fitting.batched(blueprint, encoded, [problem])
+    questions = problem.questions
     simulator = Simulator(blueprint, encoded, questions, model.order_seed)
     data = shared | {name: value[0] for name, value in stacked.items()} | {"said": simulator.said}
     xp = _namespace(backend)

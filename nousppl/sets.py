@@ -14,12 +14,12 @@ from nousppl.ragged import Floats, Ints
 
 
 def holding(items: Items, question: Ints, cell: Ints) -> Ints:
-    """(cells, 12) how many items of each group hold in some cells, given by question and place among its cells."""
+    """(cells, G) how many items of each group hold in some cells, given by question and place among its cells."""
     return cell[:, None] // items.strides[question] % (items.sizes[question] + 1)
 
 
 def of_all_cells(items: Items, question: int) -> Ints:
-    """(cells, 12) the same of every cell of a question."""
+    """(cells, G) the same of every cell of a question."""
     cells = np.arange(items.cells(question))
     return holding(items, np.full(len(cells), question), cells)
 
@@ -29,8 +29,9 @@ def ways(items: Items, question: int) -> Floats:
     return np.asarray(comb(items.sizes[question], of_all_cells(items, question)).prod(-1))
 
 
-def as_text(items: Items, shape: AnyOf, question: int) -> list[str]:
-    """(cells,) every cell of a question as text; of a group that holds in part, how many of its items do."""
+def words_of_cells(items: Items, question: int) -> list[tuple[list[str], list[str]]]:
+    """(cells,) the items that hold in every cell of a question, and of groups that hold in part how many of their items
+    do."""
     groups = items.groups[question]
     counts = of_all_cells(items, question)
     out = []
@@ -39,8 +40,13 @@ def as_text(items: Items, shape: AnyOf, question: int) -> list[str]:
         part = [
             f"{many} of ({', '.join(group)})" for group, many in zip(groups, row, strict=False) if 0 < many < len(group)
         ]
-        out.append(shape.text((*sorted(whole), *part)))
+        out.append((whole, part))
     return out
+
+
+def as_text(items: Items, shape: AnyOf, question: int) -> list[str]:
+    """(cells,) every cell of a question as text; of a group that holds in part, how many of its items do."""
+    return [shape.text((*sorted(whole), *part)) for whole, part in words_of_cells(items, question)]
 
 
 def shares(items: Items, question: int) -> Floats:

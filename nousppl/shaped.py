@@ -41,6 +41,7 @@ def shaped_arrays(
     }
     if sets is not None:
         out |= _of_sets(sets, data, slots, questions, claims)
+        out |= _of_parts(encoded.parts.whole[questions], data, out, slots)
     if states is not None:
         out |= _of_states(encoded, states, data, slots, questions, claims, at)
     return out
@@ -57,6 +58,28 @@ def _of_sets(sets: Items, data: dict[str, Any], slots: Slots, questions: Ints, c
     start = offsets(np.bincount(of_cell, minlength=len(questions)))
     cell = np.flatnonzero(mine[of_cell])
     return out | of_sets.cell_arrays(sets, questions[of_cell[cell]], cell, cell - start[of_cell[cell]])
+
+
+def _of_parts(whole: Ints, data: dict[str, Any], out: dict[str, Any], slots: Slots) -> dict[str, NDArray[Any]]:
+    """Which slots stand for one claim in the parts of its question, and the share of each; 0 of other shapes.
+
+    Args:
+        whole: (questions,) question of the evidence that each is a part of.
+        data: arrays of the problem so far.
+        out: arrays of shapes so far.
+        slots: claims in their orders, which are the same in all parts of a question.
+    """
+    _, first, of, count = np.unique(whole, return_index=True, return_inverse=True, return_counts=True)
+    question = slots.question[slots.instance]
+    begin = np.searchsorted(question, np.arange(len(whole)))
+    entry = out["any_entry"]
+    listed = np.isin(np.arange(len(question)), out["any_slot"])
+    return {
+        "any_to": out["any_slot"],
+        "any_icell": data["entry_icell"][entry],
+        "slot_whole": np.arange(len(question)) - begin[question] + begin[first[of]][question],
+        "slot_share": np.where(listed, 1.0 / count[of][question], 0.0),
+    }
 
 
 def _of_states(

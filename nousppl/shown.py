@@ -43,6 +43,11 @@ def shown_answers(
     return Shown(np.where(periods.attribute >= 0, 2, count), answer[kept], rest[0][kept], rest[1][kept])
 
 
+def shown_sizes(periods: Periods | None, questions: Ints, sizes: Ints) -> Ints:
+    """(questions,) number of answers that are shown of each, given that of its cells."""
+    return sizes if periods is None else np.where(periods.attribute[questions] >= 0, 2, sizes)
+
+
 def by_state(
     periods: Periods | None, questions: Ints, sizes: Ints, at: Floats, draws: Floats, support: Floats
 ) -> tuple[Floats, Floats]:

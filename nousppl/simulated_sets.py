@@ -102,6 +102,7 @@ def compile_sets(
         learned = fitting.learned_questions(read, learn_from)
         everything = np.iinfo(np.int64).max
         blueprint, problems, facts, shares = fitting.prepared(learned, blueprint, read, everything, seed)
+        _refuse_parts(read)
         blueprints.append(blueprint)
         encoded.append(read)
         fits.append(problems)
@@ -125,6 +126,15 @@ def compile_sets(
         cells=tuple(_starts(e, asked) for e in encoded),
         true_cell=tuple(_true(e, t, asked) for e, t in zip(encoded, truths, strict=True)) if len(asked) else (),
     )
+
+
+def _refuse_parts(encoded: Encoded) -> None:
+    if encoded.parts.split:
+        row = encoded.coded.questions.iloc[encoded.parts.whole[-1]]
+        raise ModelError(
+            f"simulated sets: the items of entity {row['entity']!r}, attribute {row['attribute']!r} are in parts, and "
+            f"no cell of it stands for its truth; allowed are lists of up to 12 items"
+        )
 
 
 def _stack(

@@ -13,6 +13,7 @@ from nousppl._times import read_times
 from nousppl.coded import Coded
 from nousppl.errors import EvidenceError, ModelError
 from nousppl.evidence import Evidence
+from nousppl.parts import Parts
 from nousppl.ragged import Floats, Ints
 from nousppl.tables import Table, show_row
 
@@ -33,7 +34,7 @@ class Statements(NamedTuple):
     """(J,) standard deviation of that end, 0 where it is known."""
 
 
-def read_statements(evidence: Evidence, attributes: Iterable[Any]) -> Statements:
+def read_statements(evidence: Evidence | Parts, attributes: Iterable[Any]) -> Statements:
     """Read the claims of some attributes.
 
     Raises:

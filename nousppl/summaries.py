@@ -69,9 +69,10 @@ def sources(blueprint: Blueprint, encoded: Encoded, draws: Draws) -> pd.DataFram
             )
     if "freshness" not in encoded.designs:
         table[["freshness", "freshness_lower", "freshness_upper"]] = np.inf
-    table["claims"] = np.bincount(coded.claim_source, minlength=len(total))
-    settled = encoded.settled_cell[coded.claim_question] >= 0
-    table["settled"] = np.bincount(coded.claim_source[settled], minlength=len(total))
+    question, of_claim = coded.claim_question[: encoded.parts.claims], coded.claim_source[: encoded.parts.claims]
+    table["claims"] = np.bincount(of_claim, minlength=len(total))
+    settled = encoded.settled_cell[question] >= 0
+    table["settled"] = np.bincount(of_claim[settled], minlength=len(total))
     return table
 
 
@@ -86,7 +87,7 @@ def _kinds_of_claim(encoded: Encoded) -> tuple[NDArray[np.int64], NDArray[np.flo
     codes = columns[0]
     for column in columns[1:]:
         codes = pd.factorize(codes * (int(column.max(initial=0)) + 1) + column)[0].astype(np.int64)
-    _, first, count = np.unique(codes, return_index=True, return_counts=True)
+    _, first, count = np.unique(codes[: encoded.parts.claims], return_index=True, return_counts=True)
     if len(first) > FEW:
         keep = np.linspace(0, len(first) - 1, FEW).astype(int)
         keep = np.union1d(keep, np.unique(encoded.coded.claim_source[first], return_index=True)[1])

@@ -15,7 +15,9 @@ from nousppl.errors import QuestionError
 from nousppl.pair_world import PairWorld
 
 Floats = NDArray[np.float64]
+Bools = NDArray[np.bool_]
 
+TINY = 1e-300
 SMALL = 64
 """Up to this many answers the sums over the other answers are taken one by one."""
 LARGEST = 5_000
@@ -46,6 +48,17 @@ class Logs(NamedTuple):
     """(draws, nodes) log weights of the nodes; one node of weight 1 where there is no difficulty."""
     log_rate: Floats | None
     """(draws,) log rate of change; None where the truth stays."""
+
+    def of(self, slot: Bools, entry: Bools, cell: Bools) -> Logs:
+        """Those of some slots, entries and cells."""
+        return self._replace(
+            slot=self.slot[..., slot],
+            entry=self.entry[..., entry],
+            prior=self.prior[:, cell],
+            base=None if self.base is None else self.base[:, cell],
+            original=None if self.original is None else self.original[:, slot],
+            repeated=self.repeated[:, slot],
+        )
 
 
 class Course(NamedTuple):
@@ -260,11 +273,15 @@ def origins(
         out[:, 0] = unfolded.looks
         return out
     world = PairWorld(encoded, problem, features, grid)
-    order, inverse, _ = (np.concatenate(some) for some in zip(*unfolded.by_draw(), strict=True))
+    order, inverse, repeated = (np.concatenate(some) for some in zip(*unfolded.by_draw(), strict=True))
     for d in range(len(order)):
         theta = {name: value[d] for name, value in parameters.items()}
         for r in range(problem.layout.instances):
-            out[:, 1:] += order[d, r] * world.repeats(theta, r) * inverse[d, r][:, None]
+            chance = world.repeats(theta, r)
+            if problem.layout.parts:
+                # As the other parts leave it.
+                chance = chance * (repeated[d, r] / np.maximum(chance.sum(1), TINY))[:, None]
+            out[:, 1:] += order[d, r] * chance * inverse[d, r][:, None]
     out[:, 1:] /= len(order)
     out[:, 0] = np.maximum(1.0 - out[:, 1:].sum(1), 0.0) * (world.looks > 0.0)
     return out

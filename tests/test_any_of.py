@@ -210,8 +210,8 @@ def test_items_that_are_named_together_are_summed_over_together(monkeypatch: pyt
     trust = nous.TrustModel(shapes={"allergy": nous.AnyOf()}).default_trust(draws=2)
     belief = trust.posterior(evidence.question("e", "allergy"))
     assert len(belief.whole.answers) == 6 * 4 * 5 * 3 and sorted(belief.names) == names
-    monkeypatch.setattr("nousppl.items.ALONE", 14)
-    monkeypatch.setattr("nousppl.items.MOST_CELLS", 1 << 14)
+    monkeypatch.setattr("nousppl.parts.ALONE", 14)
+    monkeypatch.setattr("nousppl.parts.MOST_CELLS", 1 << 14)
     one_by_one = trust.posterior(nous.Evidence(evidence.claims).question("e", "allergy"))
     assert len(one_by_one.whole.answers) == 1 << 14
     expected = one_by_one.probabilities[list(belief.names)]
@@ -221,10 +221,11 @@ def test_items_that_are_named_together_are_summed_over_together(monkeypatch: pyt
     assert belief.probability_of(some) == pytest.approx(one_by_one.probability_of(some), rel=1e-3)
 
 
-def test_too_many_ways_to_treat_items() -> None:
-    rows = [(f"s{j}", f"i{j}; i{j + 1}", None) for j in range(14)]
-    with pytest.raises(nous.ModelError, match="15 items, which its lists treat in 15 different ways, are 32768 sets"):
-        believed(lists_of(*rows))
+def test_items_that_are_treated_in_too_many_ways_are_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = [(f"s{j}", f"i{j:02d}; i{j + 1:02d}", None) for j in range(13)]
+    in_parts = believed(lists_of(*rows))
+    monkeypatch.setattr("nousppl.parts.MOST_CELLS", 1 << 14)
+    np.testing.assert_allclose(in_parts, believed(lists_of(*rows)), atol=2e-3)
 
 
 def test_words_for_bad_input() -> None:

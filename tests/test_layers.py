@@ -20,12 +20,13 @@ LAYERS = {
     "evidence": "tables evidence folds question _denials _files _merging _notes _reading _record _record_files "
     "_settling _soft _sources _times _values",
     "models": "models.*",
-    "compile": "affinity items sets numbers number_layout number_worlds own settled shaped statements periods "
+    "compile": "affinity parts items sets numbers number_layout number_worlds own settled shaped statements periods "
     "period_arrays shown domains cells encode default_priors blueprint slots lanes listed denied difficulty text "
     "compile votes padding beside simulate "
     "simulate_lists pair_world unfold unfold_time",
     "inference": "inference.*",
-    "fit": "asking number_asking number_simulate number_written densify fitting importance kin summaries updating",
+    "fit": "asking whole_lists number_asking number_simulate number_written densify fitting importance kin summaries "
+    "updating",
     "belief": "belief items_belief periods_belief lineage number_belief number_believe number_beliefs believe "
     "believe_all delta_log beliefs beliefs_arviz beliefs_files beliefs_items display echoes held_out "
     "identities plotting timeline",
