@@ -19,6 +19,7 @@ from nousppl.numbers import Numbers, find_numbers
 from nousppl.periods import Periods
 from nousppl.ragged import offsets
 from nousppl.sets import as_text, ways
+from nousppl.statements import as_states
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -116,7 +117,8 @@ def build_cells(coded: Coded, frame: pd.DataFrame, domains: Domains, periods: Pe
     offset = offsets(count)
     rank = np.arange(len(question)) - offsets(named)[question]
     place = np.where(of_sets[question], items.cell_of(question, items.answer_set), rank)
-    of_answer = offset[question] + np.where(lasting[question], values == True, place)  # noqa: E712
+    place[lasting[question]] = as_states(values[lasting[question]])
+    of_answer = offset[question] + place
     of_answer[measured[question]] = offset[question[measured[question]]]
     total = int(offset[-1])
     value = np.empty(total, object)

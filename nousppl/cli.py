@@ -272,8 +272,11 @@ def score(
 
     read = Beliefs.read(beliefs)
     facts = read_table(settled, "settled")
-    words = calibration.in_words(read.marks(facts, unseen), seed)
-    show(console.scores_view(report.score_rows(read.score(facts, unseen)), [words]))
+    if len(read):
+        words = calibration.in_words(read.marks(facts, unseen), seed)
+        show(console.scores_view(report.score_rows(read.score(facts, unseen)), [words]))
+    for title, found in report.other_scores(read, facts, unseen):
+        show(console.sentence(title), console.scores_view(found, []))
 
 
 def find_question(evidence: Evidence, entity: str, attribute: str) -> Question:

@@ -16,6 +16,7 @@ from nousppl import display
 if TYPE_CHECKING:
     from nousppl.belief import Belief
     from nousppl.beliefs import Beliefs
+    from nousppl.number_beliefs import NumberBeliefs
     from nousppl.trust import Trust
 
 VERDICT_STYLES = {"clear": "green", "sources disagree": "yellow", "too little evidence": "yellow", "not named": "cyan"}
@@ -86,7 +87,16 @@ def beliefs_view(beliefs: Beliefs, most: int = 10) -> RenderableType:
     columns = ["entity", "attribute", "answer", "probability", "claims", "effective_claims", "verdict"]
     first = frame[columns].head(most)
     title = f"First {len(first)} of {display.count(len(frame), 'question')}" if len(frame) > len(first) else ""
-    return Group(frame_table(counts), frame_table(first, title))
+    parts = [frame_table(counts), frame_table(first, title)] if len(frame) else []
+    if beliefs.numbers is not None:
+        parts.append(frame_table(*numbers_shown(beliefs.numbers, most)))
+    return Group(*parts)
+
+
+def numbers_shown(numbers: NumberBeliefs, most: int) -> tuple[pd.DataFrame, str]:
+    """The first beliefs about numbers, and a title."""
+    shown = numbers.frame[["entity", "attribute", "mean", "sd", "q05", "q95", "claims", "effective_claims"]].head(most)
+    return shown, f"First {len(shown)} of {display.count(len(numbers), 'number')}"
 
 
 def sentence(text: str) -> Text:

@@ -122,14 +122,15 @@ def _as_numbers(coded: Coded, attribute: Any, mine: Ints) -> Floats:
     """
     out = np.full(len(coded.answers), np.nan)
     given = coded.answer_value[mine]
-    bad = [v for v in given if isinstance(v, bool | np.bool_) or not isinstance(v, int | float | np.number)]
+    read = [Number.number(value) for value in given]
+    bad = [value for value, found in zip(given, read, strict=True) if found is None]
     if bad:
         entity = coded.questions["entity"].iat[_question(coded)[mine[[v is bad[0] for v in given]][0]]]
         raise ModelError(
             f"claims or settled: attribute {attribute!r} is a number (shapes=...), but {len(bad)} of its values are "
             f"not, first {bad[0]!r} of entity {entity!r}; allowed are numbers"
         )
-    out[mine] = given.astype(np.float64)
+    out[mine] = read
     return out
 
 

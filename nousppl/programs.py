@@ -120,8 +120,16 @@ class Simulator:
 
         Raises:
             ModelError: correlated errors, which are a power posterior and no law of claims; truths that change, of
-                which `nousppl.TrustModel.simulate` draws whole paths; claims that deny an answer, which it draws too.
+                which `nousppl.TrustModel.simulate` draws whole paths; claims that deny an answer, and questions of
+                other shapes than one of several, which it draws too.
         """
+        shaped = self.encoded.cells.shaped[self.questions]
+        if shaped.any():
+            first = self.encoded.coded.questions.iloc[self.questions[int(shaped.argmax())]]
+            raise ModelError(
+                f"a program draws no claims about numbers, lists of items and states, such as attribute "
+                f"{first['attribute']!r}: TrustModel.simulate draws them; allowed are one-of-several answers"
+            )
         if self.encoded.settled is not None:
             raise ModelError(
                 "a program of truths that change (change=...) draws no claims: TrustModel.simulate draws them with the "
