@@ -219,7 +219,6 @@ def posterior(
 ) -> None:
     """Answer one question: how probable each answer is, and why."""
     from nousppl import console
-    from nousppl.belief import Belief
     from nousppl.trust import load
 
     known = load(trust)
@@ -228,7 +227,7 @@ def posterior(
     if as_json:
         typer.echo(json.dumps(belief.to_dict(), indent=2, ensure_ascii=False, allow_nan=False))
     else:
-        show(console.belief_view(belief) if isinstance(belief, Belief) else repr(belief))
+        show(console.belief_view(belief))
 
 
 @app.command()

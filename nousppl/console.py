@@ -12,10 +12,11 @@ from rich.table import Table
 from rich.text import Text
 
 from nousppl import display
+from nousppl.belief import Belief
 
 if TYPE_CHECKING:
-    from nousppl.belief import Belief
     from nousppl.beliefs import Beliefs
+    from nousppl.believe import AnyBelief
     from nousppl.number_beliefs import NumberBeliefs
     from nousppl.trust import Trust
 
@@ -37,11 +38,15 @@ def frame_table(frame: pd.DataFrame, title: str = "", formats: dict[str, Any] | 
     return table
 
 
-def belief_view(belief: Belief, label: str = "", outcome: str = "") -> RenderableType:
-    """One belief: what is asked and answered, how sure, and the points of each claim with its origin."""
+def belief_view(belief: AnyBelief, label: str = "", outcome: str = "") -> RenderableType:
+    """One belief: what is asked and answered, how sure, and the points of each claim with its origin; of lists of items
+    and of numbers as they show themselves."""
     head = Text()
     if label:
         head.append(f"{label}\n", style="bold underline")
+    if not isinstance(belief, Belief):
+        head.append(repr(belief))
+        return Group(head, *([Text(outcome)] if outcome else []), Text())
     head.append(f"{display.title(belief.question)}: ")
     head.append(f"{display.answer_name(belief, belief.answer)} {belief.probability:.3f}", style="bold")
     head.append(f"  {belief.verdict}", style=VERDICT_STYLES[belief.verdict])

@@ -18,6 +18,7 @@ from nousppl._writing import replacing
 from nousppl.belief import Belief
 from nousppl.beliefs import Beliefs
 from nousppl.believe import AnyBelief
+from nousppl.items_belief import ItemsBelief
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -187,7 +188,7 @@ def _sources(sources: pd.DataFrame) -> dict[str, Any]:
 
 def _echoes(beliefs: Iterable[AnyBelief]) -> dict[str, Any]:
     # Of lists of items the origins are those of whole lists.
-    chosen = [getattr(belief, "whole", belief) for belief in beliefs]
+    chosen = [belief.whole if isinstance(belief, ItemsBelief) else belief for belief in beliefs]
     pairs = echoes.echo_pairs(chosen)
     claims = sum(len(belief.status) for belief in chosen)
     likely = echoes.likeliest_origins(pairs)
@@ -231,15 +232,14 @@ def _affinities(pairs: pd.DataFrame | None) -> dict[str, Any]:
 
 
 def _example(example: Example) -> dict[str, Any]:
-    belief = example.belief
+    belief, named = example.belief, {"label": example.label, "outcome": example.outcome}
     if not isinstance(belief, Belief):
         picture = _picture(lambda figure: belief.plot(figure.subplots()), 7, 3.2)
-        html = _safe(belief._repr_html_())
-        return {"label": example.label, "outcome": example.outcome, "picture": picture, "html": html}
-    height = 0.24 * min(len(example.belief.status) + 3, display.SHOWN_CLAIMS + 3) + 1.0
-    picture = _picture(lambda figure: plotting.plot_belief(example.belief, figure.subplots(1, 2)), 10, height)
-    html = _safe(display.belief_html(example.belief, style=False))
-    return {"label": example.label, "outcome": example.outcome, "picture": picture, "html": html}
+        return named | {"picture": picture, "html": _safe(belief._repr_html_())}
+    height = 0.24 * min(len(belief.status) + 3, display.SHOWN_CLAIMS + 3) + 1.0
+    picture = _picture(lambda figure: plotting.plot_belief(belief, figure.subplots(1, 2)), 10, height)
+    html = _safe(display.belief_html(belief, style=False))
+    return named | {"picture": picture, "html": html}
 
 
 def _safe(html: str) -> Any:
