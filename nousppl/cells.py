@@ -121,8 +121,7 @@ def build_cells(coded: Coded, frame: pd.DataFrame, domains: Domains, periods: Pe
     of_answer = offset[question] + place
     of_answer[measured[question]] = offset[question[measured[question]]]
     total = int(offset[-1])
-    value = np.empty(total, object)
-    klass = np.full(total, -1, np.int64)
+    value, klass = np.empty(total, object), np.full(total, -1, np.int64)
     for i, a in enumerate(attributes):
         if a in lists:
             first_class = [c[0] for c in domains.classes].index(a)
