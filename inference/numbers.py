@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from nousppl.inference.backend import JAX
 from nousppl.inference.exact import theta_of
 from nousppl.models.layout import Layout
-from nousppl.models.number import Integrand, Numbers, integrand, numbers_of
+from nousppl.models.number import Integrand, Numbers, integrand, log_outside, numbers_of
 from nousppl.models.one_of import prepare
 
 POINTS = 128
@@ -42,6 +42,8 @@ class Found(NamedTuple):
     """(draws, Q, n) chance that each claim is fresh; 0 for what only pads."""
     order: NDArray[np.float64]
     """(draws, Q, R) probability of each order."""
+    outside: NDArray[np.float64]
+    """(draws, Q, G) log chance, a part of ``log_mass``, that the truth lies in no rejected rounding cell."""
 
 
 class ByClaim(NamedTuple):
@@ -67,8 +69,9 @@ def found_of(given: Numbers, sums: Integrand) -> Found:
     fresh = jnp.where(given.silent, 0.0, order[:, :, None] - given.repeated * inverse).sum(1)
     node = sums.node
     ends = jnp.concatenate([node[:, :1], 0.5 * (node[:, 1:] + node[:, :-1]), node[:, -1:]], axis=1)
+    outside = jnp.zeros_like(node) if given.gap is None else log_outside(JAX, given, node)
     of_question = given.scale, given.slope, given.shared
-    return Found(node, sums.log_mass, by_order, jnp.diff(ends), *of_question, fresh, order)  # type: ignore[arg-type]
+    return Found(node, sums.log_mass, by_order, jnp.diff(ends), *of_question, fresh, order, outside)  # type: ignore[arg-type]
 
 
 @partial(jax.jit, static_argnums=(0, 1, 2))
@@ -91,4 +94,4 @@ def find(layout: Layout, features: tuple[str, ...], by_claim: bool, data: dict[s
 
 def pairs(layout: Layout) -> int:
     """Numbers of pairs of a claim and a node that one draw needs."""
-    return sum(of.questions * of.orders * of.width for of in layout.numbers) * 2 * layout.points
+    return sum(of.questions * of.orders * of.claims for of in layout.numbers) * 2 * layout.points

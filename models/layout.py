@@ -22,10 +22,14 @@ class NumberSet(NamedTuple):
     """Questions about numbers with about as many claims, in as many orders."""
 
     width: int
-    """Most claims of a question."""
+    """No question has more claims: 2, 8, 32 and so on; the set is known by this and its orders."""
     orders: int
     """Most orders of a question."""
     questions: int
+    claims: int
+    """Claims of a question that its arrays hold, at most ``width``."""
+    gaps: int = 0
+    """Rejected values of a question that its arrays hold."""
 
     @property
     def prefix(self) -> str:

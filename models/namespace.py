@@ -138,6 +138,11 @@ class Namespace(Arithmetic, Protocol):
         """Elementwise complementary error function."""
         ...
 
+    def with_slopes(self, function: Callable[..., Any], slopes: Callable[..., Any], *x: Array) -> Array:
+        """The function of arrays, elementwise; ``slopes`` gives its derivative by each, for backends that would find
+        them at more expense."""
+        ...
+
     def sort_last(self, parts: Sequence[Array]) -> Array:
         """Matrices side by side, each row sorted; without a gradient. A matrix with one row has it for all rows."""
         ...

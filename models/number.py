@@ -67,6 +67,10 @@ class Numbers(NamedTuple):
     """(Q, n) group of neighbours."""
     order_log: Array
     """(Q, R) log weight of each order."""
+    gap: Array | None = None
+    """(Q, k) middles of rounding cells that are rejected; None where nothing is."""
+    gap_real: Array | None = None
+    """(Q, k) False for what only pads."""
 
 
 class Integrand(NamedTuple):
@@ -88,19 +92,46 @@ def cell_chance(xp: Namespace, distance: Array, width: Array) -> Array:
         distance: of the middle from 0, in standard deviations, at least 0.
         width: of the cell, in standard deviations.
     """
+    return xp.with_slopes(lambda d, w: _chance(xp, d, w), lambda d, w: _slopes(xp, d, w), distance, width)
+
+
+def _chance(xp: Namespace, distance: Array, width: Array) -> Array:
     root = 0.7071067811865476
     low, high = distance - 0.5 * width, distance + 0.5 * width
     wide = 0.5 * (xp.erfc(root * low) - xp.erfc(root * high))
     # Of nearly equal numbers the difference would be inaccurate: a series in the width, with Hermite polynomials.
-    m, d = xp.minimum(distance, xp.array(FARTHEST)), xp.minimum(width, xp.array(NARROW))
+    m, d = _near(xp, distance, width)
     m2, d2 = m * m, d * d
     series = 1.0 + d2 / 24.0 * (
         m2
         - 1.0
         + d2 / 80.0 * (m2 * m2 - 6.0 * m2 + 3.0 + d2 / 168.0 * (m2 * m2 * m2 - 15.0 * m2 * m2 + 45.0 * m2 - 15.0))
     )
-    narrow = xp.exp(-0.5 * (m2 + LOG_2PI)) * d * xp.maximum(series, xp.array(0.0))
+    narrow = _density(xp, m) * d * xp.maximum(series, xp.array(0.0))
     return xp.where(width < NARROW, narrow, wide)
+
+
+def _slopes(xp: Namespace, distance: Array, width: Array) -> tuple[Array, Array]:
+    """Derivatives of the mass by distance and by width: the difference and the mean of the densities at the edges."""
+    low, high = _density(xp, distance - 0.5 * width), _density(xp, distance + 0.5 * width)
+    m, d = _near(xp, distance, width)
+    m2, d2 = m * m, d * d
+    series = 1.0 + d2 / 24.0 * (
+        m2
+        - 3.0
+        + d2 / 80.0 * (m2 * m2 - 10.0 * m2 + 15.0 + d2 / 168.0 * (m2 * m2 * m2 - 21.0 * m2 * m2 + 105.0 * m2 - 105.0))
+    )
+    narrow = -m * _density(xp, m) * d * xp.maximum(series, xp.array(0.0))
+    return xp.where(width < NARROW, narrow, high - low), 0.5 * (low + high)
+
+
+def _near(xp: Namespace, distance: Array, width: Array) -> tuple[Array, Array]:
+    """Distance and width inside the limits of the series."""
+    return xp.minimum(distance, xp.array(FARTHEST)), xp.minimum(width, xp.array(NARROW))
+
+
+def _density(xp: Namespace, x: Array) -> Array:
+    return xp.exp(-0.5 * (x * x + LOG_2PI))
 
 
 def numbers_of(
@@ -140,6 +171,8 @@ def numbers_of(
         shared=_shared(xp, xp.take(theta["log_shared"], claim), part["real"]),
         group=part["group"],
         order_log=part["order_log"],
+        gap=data[f"{of.prefix}gap"] if of.gaps else None,
+        gap_real=data[f"{of.prefix}gap_real"] if of.gaps else None,
     )
 
 
@@ -183,12 +216,31 @@ def log_prior(xp: Namespace, given: Numbers, node: Array) -> Array:
     truth, scale, shared = given.truth[:, None], given.scale[:, None], given.shared[:, None]
     known = _log_normal(xp, truth, scale) + _log_normal(xp, node - given.slope[:, None] * truth, shared)
     unknown = _log_normal(xp, node, seen_sd(given)[:, None])
+    if given.gap is not None:
+        unknown = unknown + log_outside(xp, given, node)
     return xp.where(given.settled[:, None] > 0.5, known, unknown)
+
+
+def log_outside(xp: Namespace, given: Numbers, node: Array) -> Array:
+    """(Q, G) log chance that the truth, which is normal given y, lies in none of the rejected rounding cells."""
+    assert given.gap is not None and given.gap_real is not None
+    share, sd = truth_given_seen(given)
+    away = given.gap[:, :, None] - (share[:, None] * node)[:, None, :]
+    distance = xp.maximum(away, -away) / sd[:, None, None]
+    inside = cell_chance(xp, distance, (given.step / sd)[:, None, None])
+    total = xp.where(given.gap_real[:, :, None] > 0.5, inside, xp.array(0.0)).sum(1)
+    return xp.log(xp.maximum(1.0 - total, xp.array(TINY)))
 
 
 def seen_sd(given: Numbers) -> Array:
     """(Q,) standard deviation of what can be seen."""
     return (given.slope * given.slope * given.scale * given.scale + given.shared * given.shared) ** 0.5
+
+
+def truth_given_seen(given: Numbers) -> tuple[Array, Array]:
+    """(Q,) mean of the truth as a share of y, and its standard deviation given y."""
+    wide = seen_sd(given)
+    return given.slope * given.scale * given.scale / (wide * wide), given.scale * given.shared / wide
 
 
 def _log_normal(xp: Namespace, x: Array, sd: Array) -> Array:
@@ -201,7 +253,15 @@ def centres_of(xp: Namespace, given: Numbers) -> Centres:
     known = given.settled > 0.5
     mean = xp.where(known, given.slope * given.truth, 0.0 * given.truth)
     sd = xp.where(known, given.shared, seen_sd(given))
-    return Centres(given.value - given.bias, given.spread, given.group, given.step, mean, sd)
+    centres = Centres(given.value - given.bias, given.spread, given.group, given.step, mean, sd)
+    if given.gap is None or given.gap_real is None:
+        return centres
+    share, fall = (x[:, None] for x in truth_given_seen(given))
+    # Of what only pads at the prior.
+    middle = xp.where(given.gap_real > 0.5, given.gap / share, mean[:, None])
+    half = 0.5 * given.step[:, None] / share
+    edges = xp.stack([middle - half, middle + half]).swapaxes(0, 1).reshape(middle.shape[0], 2 * middle.shape[1])
+    return centres._replace(edge=edges, edge_sd=(fall / share)[:, 0])
 
 
 def integrand(xp: Namespace, given: Numbers, points: int) -> Integrand:

@@ -46,11 +46,15 @@ class Centres(NamedTuple):
     """(Q,) mean of y before any claim."""
     prior_sd: Array
     """(Q,) its standard deviation."""
+    edge: Array | None = None
+    """(Q, e) places of y at which the prior density falls off, where values are rejected."""
+    edge_sd: Array | None = None
+    """(Q,) how wide the fall is."""
 
 
 def first_nodes(xp: Namespace, centres: Centres) -> Array:
     """(Q, g) nodes that the claims suggest, ascending."""
-    groups = min(centres.middle.shape[1], CENTRES)
+    questions, groups = centres.middle.shape[0], min(centres.middle.shape[1], CENTRES)
     mean, sd = centres.prior_mean[:, None], centres.prior_sd[:, None]
     inside = centres.group[:, None, :] == xp.arange(groups)[None, :, None]
     far = xp.array(-FAR)
@@ -66,11 +70,17 @@ def first_nodes(xp: Namespace, centres: Centres) -> Array:
         reach = xp.log(_asinh_exp(xp, (xp.maximum(edge - mean, mean - edge) + REACH * sd) / spread))
         # Shifted against each other, so that claims that agree make a finer grid together.
         place = (2.0 * (xp.arange(NEAR)[None, :] + centre + 0.5 * shifts[:, None]) / NEAR - 1.0)[None]
-        parts.append(edge[:, :, None] + spread[:, :, None] * _sinh(xp, reach[:, :, None] * place))
+        near = edge[:, :, None] + spread[:, :, None] * _sinh(xp, reach[:, :, None] * place)
+        parts.append(near.reshape(questions, groups * NEAR))
+    if centres.edge is not None and centres.edge_sd is not None:
+        fall, edge = centres.edge_sd[:, None], centres.edge
+        reach = xp.log(_asinh_exp(xp, (xp.maximum(edge - mean, mean - edge) + REACH * sd) / fall))
+        place = (2.0 * (xp.arange(NEAR) + centre) / NEAR - 1.0)[None, None]
+        near = edge[:, :, None] + fall[:, :, None] * _sinh(xp, reach[:, :, None] * place)
+        parts.append(near.reshape(questions, edge.shape[1] * NEAR))
     wide = (xp.arange(WIDE) + centre) * (2.0 / WIDE) - 1.0
     around = mean + sd * _sinh(xp, xp.log(_asinh_exp(xp, xp.array(REACH + 2.0))) * wide)[None, :]
-    questions = centres.middle.shape[0]
-    return xp.sort_last([part.reshape(questions, groups * NEAR) for part in parts] + [around])
+    return xp.sort_last([*parts, around])
 
 
 def _sinh(xp: Namespace, x: Array) -> Array:
@@ -91,7 +101,7 @@ def nodes(xp: Namespace, centres: Centres, log_density: Callable[[Array], Array]
         log_density: from nodes (Q, g) to the log density there, up to a constant by question.
         points: ends of the intervals.
     """
-    first = first_nodes(xp, Centres(*(xp.fixed(x) for x in centres)))
+    first = first_nodes(xp, Centres(*(x if x is None else xp.fixed(x) for x in centres)))
     logs = xp.fixed(log_density(first))
     logs = logs - xp.max_last(logs)[:, None]
     width = first[:, 1:] - first[:, :-1]

@@ -12,6 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+import numpy as np
+
 from nousppl.errors import ModelError
 
 
@@ -137,6 +139,17 @@ class Number:
         digits = max(1 - math.floor(math.log10(self.resolution)), 0)
         return f"{value:.{digits}f}{' ' if self.unit and self.unit[0].isalpha() else ''}{self.unit}"
 
+    @staticmethod
+    def number(value: Any) -> float | None:
+        """A value as a number, text that reads as one too: a csv file whose column holds other values is all text. None
+        where it is none."""
+        if isinstance(value, str):
+            try:
+                value = float(value)
+            except ValueError:
+                return None
+        return float(value) if _is_number(value) else None
+
 
 def _is_number(value: Any) -> bool:
     if isinstance(value, bool):
@@ -170,6 +183,14 @@ class WhileTrue:
     def formulas(self) -> dict[str, str]:
         """Part of the model -> formula, beyond those that all shapes share."""
         return {}
+
+    @staticmethod
+    def state(value: Any) -> bool | None:
+        """A value as a state, the texts "True" and "False" too: a csv file whose column holds other values is all text.
+        None where it is none."""
+        if isinstance(value, str):
+            return {"true": True, "false": False}.get(value.strip().lower())
+        return bool(value) if isinstance(value, bool | np.bool_) else None
 
 
 NO_ITEM = "none"

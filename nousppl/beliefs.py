@@ -18,7 +18,7 @@ from nousppl._values import KINDS, join, read_values
 from nousppl.belief import verdicts
 from nousppl.beliefs_files import beliefs_columns, read_columns, read_file, write_file
 from nousppl.calibration import Floats, Ints, Marks
-from nousppl.errors import FileError, QuestionError
+from nousppl.errors import QuestionError
 from nousppl.models.shapes import Shape
 from nousppl.number_beliefs import NumberBeliefs
 from nousppl.tables import Table, open_table, show_row
@@ -67,8 +67,7 @@ class Beliefs:
     numbers: NumberBeliefs | None = None
     """Beliefs about numbers, which have no cells and are no part of the Q questions; None where there are none."""
     shapes: Mapping[Any, Shape] = field(default_factory=dict)
-    """Attribute -> shape, where it is not one of several; an answer of ``AnyOf`` is a whole list of items. Files do not
-    keep it, nor the items."""
+    """Attribute -> shape, where it is not one of several; an answer of ``AnyOf`` is a whole list of items."""
     items: pd.DataFrame = field(default_factory=beliefs_items.no_items)
     """A row an item of a set-valued question: entity, attribute, item, probability that it holds."""
 
@@ -180,18 +179,12 @@ class Beliefs:
         return cls(**read_columns(frame))
 
     def write(self, path: str | os.PathLike[str]) -> None:
-        """Writes :meth:`to_frame` to a file ending in .parquet, .csv or .csv.gz.
+        """Writes :meth:`to_frame` to a file ending in .parquet, .csv or .csv.gz: answers, items, and the whole law of
+        each number.
 
         Raises:
-            FileError: another ending, the file cannot be written, or some beliefs are about numbers, which it has no
-                columns for.
+            FileError: another ending, or the file cannot be written.
         """
-        if self.numbers is not None:
-            raise FileError(
-                f"{path}: the file holds answers and their probabilities, and {len(self.numbers)} of these beliefs are "
-                "about numbers: write their table, .numbers.frame, by itself, and the others by "
-                "dataclasses.replace(beliefs, numbers=None).write(path)"
-            )
         write_file(self.to_frame(), Path(path))
 
     @classmethod

@@ -11,6 +11,7 @@ import pandas as pd
 
 from nousppl import value_text
 from nousppl._writing import replacing
+from nousppl.beliefs_rows import split, with_more_rows
 from nousppl.errors import EvidenceError, FileError
 from nousppl.tables import Table
 
@@ -21,13 +22,16 @@ REQUIRED = ("entity", "attribute", "answer", "probability")
 ENDINGS = (".parquet", ".csv", ".csv.gz")
 SUM_TOLERANCE = 1e-3
 """How far from 1 the probabilities of a question may sum."""
-TEXT = {"entity": "str", "attribute": "str", "answer": "str", "answer_kind": "str"}
+TEXT = dict.fromkeys(("entity", "attribute", "answer", "answer_kind", "row", "shape", "law"), "str")
+BLANK = {name: [""] for name in ("support", "sd", "probability", "count", "mean")}
+"""Columns of csv files in which a row may have no number."""
 
 
 def beliefs_columns(beliefs: Beliefs) -> pd.DataFrame:
     """A row a cell: entity, attribute, answer (text), answer_kind, other, count, probability, sd, support.
 
-    Further columns: claims and seen, which belong to the question.
+    Further columns: claims and seen, which belong to the question. Where some questions have another shape than one of
+    several also those of ``nousppl.beliefs_rows``, with rows for items and for numbers.
     """
     table = beliefs.questions.iloc[beliefs.cell_question].reset_index(drop=True)
     table["answer"] = pd.Series([value_text.write(answer) for answer in beliefs.cell_answer], dtype="str")
@@ -36,7 +40,7 @@ def beliefs_columns(beliefs: Beliefs) -> pd.DataFrame:
     table["probability"], table["sd"], table["support"] = beliefs.probability, beliefs.sd, beliefs.support
     table["claims"], table["seen"] = beliefs.claims[beliefs.cell_question], beliefs.seen[beliefs.cell_question]
     table.attrs = dict(beliefs.meta)
-    return table
+    return with_more_rows(beliefs, table)
 
 
 def read_columns(frame: pd.DataFrame) -> dict[str, Any]:
@@ -44,13 +48,14 @@ def read_columns(frame: pd.DataFrame) -> dict[str, Any]:
     for column in REQUIRED:
         if column not in frame:
             raise EvidenceError(f"beliefs: no column {column!r} (found: {', '.join(map(str, frame.columns))})")
+    frame, more = split(frame.reset_index(drop=True))
     table = Table("beliefs", frame.reset_index(drop=True))
-    if not len(table):
+    if not len(table) and "numbers" not in more:
         raise EvidenceError("beliefs: the table is empty (0 rows). Allowed: at least one answer.")
     entity, attribute = table.labels("entity"), table.labels("attribute")
     code, _ = pd.factorize(entity.codes * len(attribute.names) + attribute.codes, sort=True)
     order = np.argsort(code, kind="stable")
-    first = order[np.flatnonzero(np.r_[True, np.diff(code[order]) != 0])]
+    first = order[np.flatnonzero(np.diff(code[order], prepend=-1) != 0)]
     questions = {
         column: labels.names.take(labels.codes[first])
         for column, labels in (("entity", entity), ("attribute", attribute))
@@ -69,6 +74,7 @@ def read_columns(frame: pd.DataFrame) -> dict[str, Any]:
         "claims": np.nan_to_num(counts).astype(np.intp),
         "seen": (table.flags("seen", blank=False) if "seen" in table else np.zeros(len(table), dtype=bool))[first],
         "meta": dict(frame.attrs),
+        **more,
     }
 
 
@@ -80,7 +86,7 @@ def _probability(table: Table, code: np.ndarray[Any, Any]) -> np.ndarray[Any, np
     probability = table.numbers("probability")
     outside = ~((probability >= 0) & (probability <= 1 + 1e-9))
     table.refuse("probability", outside, "no probability", "a number from 0 to 1 in every row")
-    total = np.bincount(code, weights=probability)
+    total = np.bincount(code, weights=probability, minlength=1) if len(code) else np.ones(1)
     bad = np.abs(total - 1) > SUM_TOLERANCE
     what = f"answers whose probabilities sum to {total[bad.argmax()]:.6g}"
     table.refuse("probability", bad[code], what, "probabilities that sum to 1 within each question")
@@ -131,7 +137,7 @@ def read_file(path: Path) -> pd.DataFrame:
     try:
         if ending == ".parquet":
             return pd.read_parquet(path)
-        return pd.read_csv(path, dtype=TEXT, keep_default_na=False, na_values={"support": [""], "sd": [""]})
+        return pd.read_csv(path, dtype=TEXT, keep_default_na=False, na_values=BLANK)
     except FileNotFoundError as error:
         raise FileError(f"{path}: there is no such file") from error
     except (OSError, ValueError, json.JSONDecodeError) as error:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -11,7 +11,7 @@ from nousppl import calibration
 from nousppl.calibration import Marks
 from nousppl.errors import EvidenceError
 from nousppl.items import Items
-from nousppl.models.shapes import AnyOf
+from nousppl.models.shapes import AnyOf, WhileTrue
 from nousppl.parts import Parts
 from nousppl.ragged import Floats, Ints
 from nousppl.sets import shares
@@ -81,10 +81,18 @@ def item_marks(beliefs: Beliefs, settled: pd.DataFrame) -> Marks:
 
 
 def canonical(beliefs: Beliefs, settled: pd.DataFrame) -> pd.DataFrame:
-    """The settled facts with lists written as the answers are."""
-    shapes = {attribute: shape for attribute, shape in beliefs.shapes.items() if isinstance(shape, AnyOf)}
+    """The settled facts with lists and states written as the answers are."""
+    shapes = {attribute: shape for attribute, shape in beliefs.shapes.items() if isinstance(shape, AnyOf | WhileTrue)}
     if not shapes or not {"attribute", "value"} <= set(settled.columns):
         return settled
+
+    def written(attribute: Any, value: Any) -> Any:
+        shape = shapes.get(attribute)
+        if isinstance(shape, AnyOf):
+            return shape.text(shape.items(value))
+        state = None if shape is None else shape.state(value)
+        return value if state is None else state
+
     pairs = zip(settled["attribute"], settled["value"], strict=True)
-    values = [shapes[a].text(shapes[a].items(v)) if a in shapes else v for a, v in pairs]
+    values = [written(attribute, value) for attribute, value in pairs]
     return settled.assign(value=pd.Series(values, dtype=object, index=settled.index))

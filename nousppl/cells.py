@@ -20,6 +20,7 @@ from nousppl.parts import Parts
 from nousppl.periods import Periods
 from nousppl.ragged import offsets
 from nousppl.sets import as_text, ways
+from nousppl.statements import as_states
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -116,11 +117,11 @@ def build_cells(parts: Parts, domains: Domains, periods: Periods | None = None) 
     offset = offsets(count)
     rank = np.arange(len(question)) - offsets(named)[question]
     place = np.where(of_sets[question], items.cell_of(question, items.answer_set), rank)
-    of_answer = offset[question] + np.where(lasting[question], values == True, place)  # noqa: E712
+    place[lasting[question]] = as_states(values[lasting[question]])
+    of_answer = offset[question] + place
     of_answer[measured[question]] = offset[question[measured[question]]]
     total = int(offset[-1])
-    value = np.empty(total, object)
-    klass = np.full(total, -1, np.int64)
+    value, klass = np.empty(total, object), np.full(total, -1, np.int64)
     for i, a in enumerate(attributes):
         if a in lists:
             first_class = [c[0] for c in domains.classes].index(a)

@@ -219,7 +219,6 @@ def posterior(
 ) -> None:
     """Answer one question: how probable each answer is, and why."""
     from nousppl import console
-    from nousppl.belief import Belief
     from nousppl.trust import load
 
     known = load(trust)
@@ -228,7 +227,7 @@ def posterior(
     if as_json:
         typer.echo(json.dumps(belief.to_dict(), indent=2, ensure_ascii=False, allow_nan=False))
     else:
-        show(console.belief_view(belief) if isinstance(belief, Belief) else repr(belief))
+        show(console.belief_view(belief))
 
 
 @app.command()
@@ -272,8 +271,11 @@ def score(
 
     read = Beliefs.read(beliefs)
     facts = read_table(settled, "settled")
-    words = calibration.in_words(read.marks(facts, unseen), seed)
-    show(console.scores_view(report.score_rows(read.score(facts, unseen)), [words]))
+    if len(read):
+        words = calibration.in_words(read.marks(facts, unseen), seed)
+        show(console.scores_view(report.score_rows(read.score(facts, unseen)), [words]))
+    for title, found in report.other_scores(read, facts, unseen):
+        show(console.sentence(title), console.scores_view(found, []))
 
 
 def find_question(evidence: Evidence, entity: str, attribute: str) -> Question:

@@ -153,13 +153,17 @@ def _by_held_out(runs: dict[str, CrossValidation], reference: str | None, seed: 
     rows = []
     for name, mine in points.items():
         row: dict[str, Any] = {}
-        for score, column in (("log_loss", "log_loss"), ("accuracy", "right")):
-            row[score] = float(mine[column].mean())
-            row[f"{score}_diff"], row[f"{score}_se"] = paired(mine[column].to_numpy(), against[column].to_numpy())
+        # A number has no top answer that could be right.
+        judged = (mine["right"].notna() & against["right"].notna()).to_numpy()
+        right = [points["right"].to_numpy()[judged].astype(bool) for points in (mine, against)]
+        loss = [points["log_loss"].to_numpy(np.float64) for points in (mine, against)]
+        for score, (own, other) in (("log_loss", loss), ("accuracy", right)):
+            row[score] = float(own.mean()) if len(own) else np.nan
+            row[f"{score}_diff"], row[f"{score}_se"] = paired(own, other) if len(own) else (np.nan, np.nan)
             row[f"{score}_p"] = 1.0
         if name != best:
-            row["log_loss_p"] = permutation_p((mine["log_loss"] - against["log_loss"]).to_numpy(), seed)
-            row["accuracy_p"] = sign_p(mine["right"].to_numpy(), against["right"].to_numpy())
+            row["log_loss_p"] = permutation_p(loss[0] - loss[1], seed)
+            row["accuracy_p"] = sign_p(*right)
         rows.append({**row, "n": len(mine)})
     table = pd.DataFrame(rows, index=pd.Index(points, name="candidate"))
     return table.sort_values("log_loss", kind="stable")

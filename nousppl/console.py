@@ -12,10 +12,12 @@ from rich.table import Table
 from rich.text import Text
 
 from nousppl import display
+from nousppl.belief import Belief
 
 if TYPE_CHECKING:
-    from nousppl.belief import Belief
     from nousppl.beliefs import Beliefs
+    from nousppl.believe import AnyBelief
+    from nousppl.number_beliefs import NumberBeliefs
     from nousppl.trust import Trust
 
 VERDICT_STYLES = {"clear": "green", "sources disagree": "yellow", "too little evidence": "yellow", "not named": "cyan"}
@@ -36,11 +38,15 @@ def frame_table(frame: pd.DataFrame, title: str = "", formats: dict[str, Any] | 
     return table
 
 
-def belief_view(belief: Belief, label: str = "", outcome: str = "") -> RenderableType:
-    """One belief: what is asked and answered, how sure, and the points of each claim with its origin."""
+def belief_view(belief: AnyBelief, label: str = "", outcome: str = "") -> RenderableType:
+    """One belief: what is asked and answered, how sure, and the points of each claim with its origin; of lists of items
+    and of numbers as they show themselves."""
     head = Text()
     if label:
         head.append(f"{label}\n", style="bold underline")
+    if not isinstance(belief, Belief):
+        head.append(repr(belief))
+        return Group(head, *([Text(outcome)] if outcome else []), Text())
     head.append(f"{display.title(belief.question)}: ")
     head.append(f"{display.answer_name(belief, belief.answer)} {belief.probability:.3f}", style="bold")
     head.append(f"  {belief.verdict}", style=VERDICT_STYLES[belief.verdict])
@@ -86,7 +92,16 @@ def beliefs_view(beliefs: Beliefs, most: int = 10) -> RenderableType:
     columns = ["entity", "attribute", "answer", "probability", "claims", "effective_claims", "verdict"]
     first = frame[columns].head(most)
     title = f"First {len(first)} of {display.count(len(frame), 'question')}" if len(frame) > len(first) else ""
-    return Group(frame_table(counts), frame_table(first, title))
+    parts = [frame_table(counts), frame_table(first, title)] if len(frame) else []
+    if beliefs.numbers is not None:
+        parts.append(frame_table(*numbers_shown(beliefs.numbers, most)))
+    return Group(*parts)
+
+
+def numbers_shown(numbers: NumberBeliefs, most: int) -> tuple[pd.DataFrame, str]:
+    """The first beliefs about numbers, and a title."""
+    shown = numbers.frame[["entity", "attribute", "mean", "sd", "q05", "q95", "claims", "effective_claims"]].head(most)
+    return shown, f"First {len(shown)} of {display.count(len(numbers), 'number')}"
 
 
 def sentence(text: str) -> Text:

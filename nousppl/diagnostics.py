@@ -13,6 +13,7 @@ from nousppl.checks import Finding
 from nousppl.errors import QuestionError
 from nousppl.evidence import Evidence
 from nousppl.learned import learned_from, without_later_facts
+from nousppl.models.shapes import AnyOf, Number, WhileTrue
 from nousppl.power_scaling import THRESHOLD, sensitivity
 from nousppl.trust import Trust
 
@@ -171,8 +172,11 @@ def _covariance(trust: Trust) -> Finding | str:
 def _above_chance(trust: Trust) -> Finding | str:
     domains = trust.blueprint.domains
     sizes = {**domains.size, **{attribute: len(values) for attribute, values in domains.closed.items()}}
+    # A state is on or off, however many ends it may have; what a number or a list would be by chance is no share.
+    sizes = {a: 2 if isinstance(domains.shapes.get(a), WhileTrue) else k for a, k in sizes.items()}
+    sizes = {a: k for a, k in sizes.items() if not isinstance(domains.shapes.get(a), AnyOf | Number)}
     if not len(trust.table) or not sizes:
-        return "no sources, or no attributes"
+        return "no sources, or no attributes with answers that could be right by chance"
     reliability, claims = trust.table["reliability"], trust.table["claims"]
     chance = float(np.mean([1.0 / k for k in sizes.values()]))
     return checks.mirrored(reliability, claims, chance, int(trust.record["settled"]))

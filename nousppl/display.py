@@ -249,4 +249,9 @@ def beliefs_html(beliefs: Beliefs, most: int = 20) -> str:
     """The first questions of many beliefs, and how many there are."""
     table = beliefs.frame
     note = count(len(table), "question") if len(table) <= most else f"first {most} of {len(table):,} questions"
-    return f'<style>{STYLE}</style><div class="nous">{table_html(table.head(most))}<p class="note">{note}</p></div>'
+    parts = [table_html(table.head(most)), f'<p class="note">{note}</p>'] if len(table) else []
+    if beliefs.numbers is not None:
+        numbers = beliefs.numbers.frame
+        shown = f"{min(most, len(numbers))} of {count(len(numbers), 'number')}"
+        parts += [table_html(numbers.head(most)), f'<p class="note">{shown}</p>']
+    return f'<style>{STYLE}</style><div class="nous">{"".join(parts)}</div>'

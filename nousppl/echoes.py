@@ -8,11 +8,12 @@ import numpy as np
 import pandas as pd
 
 from nousppl.belief import Belief
+from nousppl.number_belief import NumberBelief
 
 COLUMNS = ["entity", "attribute", "claim", "source", "value", "origin", "origin_source", "origin_value", "probability"]
 
 
-def echo_pairs(beliefs: Iterable[Belief], least: float = 0.01) -> pd.DataFrame:
+def echo_pairs(beliefs: Iterable[Belief | NumberBelief], least: float = 0.01) -> pd.DataFrame:
     """Pairs of claims of which one may repeat the other.
 
     Args:
@@ -28,7 +29,7 @@ def echo_pairs(beliefs: Iterable[Belief], least: float = 0.01) -> pd.DataFrame:
     return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=COLUMNS)
 
 
-def _pairs_of(belief: Belief, least: float) -> pd.DataFrame:
+def _pairs_of(belief: Belief | NumberBelief, least: float) -> pd.DataFrame:
     claims = belief.points.iloc[1:-1]
     repeats = belief.origins.to_numpy()[:, 1:]
     later, earlier = np.nonzero(repeats >= least)

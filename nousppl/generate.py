@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from nousppl._times import show_times
 from nousppl.blueprint import Blueprint, draw_up
 from nousppl.compile import Problem, compile_problem
 from nousppl.densify import Written, write_out
@@ -22,6 +23,8 @@ from nousppl.numbers import number_shapes
 from nousppl.parts import DENIES
 from nousppl.simulate import simulate_question
 from nousppl.simulate_lists import simulate_lists
+from nousppl.simulate_states import NONE, SimulatedState, simulate_state, states_of
+from nousppl.statements import UNTIL
 from nousppl.tables import is_blank
 
 
@@ -29,14 +32,17 @@ class Truth(NamedTuple):
     """What a simulation knows."""
 
     settled: pd.DataFrame
-    """One row a question: entity, attribute, value; where truths change also time, the latest of the design, at which
-    it is true."""
+    """One row a question: entity, attribute, value; where truths change or something is true for a while also time, the
+    latest of the design, at which it is true."""
     origins: pd.Series
     """Claim id -> id of the claim that it repeats; missing where it is fresh."""
     parameters: dict[str, NDArray[np.float64]]
     """Site -> value; group effects in the order of the sorted levels."""
     truths: pd.Series
     """Claim id -> the truth at the time of the claim."""
+    states: pd.DataFrame
+    """One row a question about what is true for a while: entity, attribute, ``on`` (at its first claim) and ``until``
+    (when it ends, if it is on)."""
 
 
 def simulate(
@@ -70,6 +76,8 @@ class Drawn(NamedTuple):
     """(n,) truth at the time of each claim."""
     denied: list[str | None]
     """(n,) items that each claim denies, where its value is a list."""
+    until: Any = None
+    """(n,) ends that claims state, NaN where they state none; None where the question is of another shape."""
 
 
 class Generator:
@@ -97,11 +105,8 @@ class Generator:
                     f"simulate: answers[{attribute!r}] = {model.answers[attribute]}: a set-valued attribute needs the "
                     "list of its items"
                 )
-            if isinstance(shape, WhileTrue):
-                raise ModelError(
-                    f"simulate: attribute {attribute!r} is true for a while; allowed are attributes of other shapes"
-                )
-            first[attribute] = _centre(attribute, shape) if isinstance(shape, Number) else NO_ITEM
+            plain = True if isinstance(shape, WhileTrue) else NO_ITEM
+            first[attribute] = _centre(attribute, shape) if isinstance(shape, Number) else plain
         self.model = model
         filled = {"value": design["attribute"].map(first)}
         if DENIES in design:
@@ -128,7 +133,7 @@ class Generator:
         coded = encoded.coded
         values = np.empty(len(coded.claim_question), object)
         origins, true_then, denied = (np.full(len(values), None, object) for _ in range(3))
-        truths = []
+        truths, until, states = [], np.full(len(values), np.nan), []
         for index, attribute in enumerate(coded.questions["attribute"]):
             problem = self.problems[index]
             if attribute in number_shapes(model.shapes):
@@ -139,7 +144,13 @@ class Generator:
                 truths.append(found.truth)
                 continue
             written = write_out(blueprint, encoded, draws, index, seed=model.order_seed, problem=problem, laws=False)[0]
-            drawn = self._drawn(rng, written, index, attribute)
+            if isinstance(model.shapes.get(attribute), WhileTrue):
+                state = simulate_state(rng, written.question, states_of(blueprint, encoded, draws, problem, written))
+                drawn = self._of_state(state, coded.claim_time[written.claims])
+                until[written.claims] = drawn.until
+                states.append((index, state.on, state.ends[state.true]))
+            else:
+                drawn = self._drawn(rng, written, index, attribute)
             values[written.claims], true_then[written.claims] = drawn.values, drawn.truths
             denied[written.claims] = drawn.denied
             ids = coded.claim_id[written.claims]
@@ -149,14 +160,29 @@ class Generator:
         if encoded.cells.items is not None or DENIES in claims:
             claims[DENIES] = denied
         settled = coded.questions[["entity", "attribute"]].assign(value=truths)
-        if model.change is not None:
+        if model.change is not None or states:
             settled["time"] = self.placeholder.claims["time"].max()
+        if states:
+            claims[UNTIL] = self._shown(until)
         by_claim = {
             name: pd.Series(column, index=coded.claim_index, name=name)
             for name, column in (("origin", origins), ("truth", true_then))
         }
         parameters = {name: value[0] for name, value in draws.items()}
-        return Truth(settled, by_claim["origin"], parameters, by_claim["truth"]), Evidence(claims)
+        table = coded.questions.iloc[[index for index, _, _ in states]].reset_index(drop=True)
+        ends = self._shown(np.array([end for _, _, end in states]))
+        table = table.assign(on=[on for _, on, _ in states], until=ends)
+        return Truth(settled, by_claim["origin"], parameters, by_claim["truth"], table), Evidence(claims)
+
+    def _shown(self, times: NDArray[np.float64]) -> Any:
+        """Times as the design has its own."""
+        return show_times(times, self.placeholder.time_kind)
+
+    def _of_state(self, state: SimulatedState, times: NDArray[np.float64]) -> Drawn:
+        """One draw of a state; its truth is that at the latest time of the design."""
+        until = np.where(state.stated == NONE, np.nan, state.ends[state.stated])
+        truths = [state.at(time) for time in times]
+        return Drawn(state.says, state.origins, state.at(self.encoded.latest), truths, [None] * len(times), until)
 
     def _drawn(self, rng: np.random.Generator, written: Written, index: int, attribute: Any) -> Drawn:
         """One draw of a question, in the words of its answers."""

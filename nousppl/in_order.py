@@ -6,17 +6,18 @@ import time
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from nousppl._times import show_times
 from nousppl.beliefs import Beliefs
 from nousppl.errors import EvidenceError, ModelError
 from nousppl.evidence import Evidence
 from nousppl.folds import Floats, Ints, settled_questions, settling_times, span, windows
-from nousppl.held_out import CrossValidation, join, result
+from nousppl.held_out import KEYS, CrossValidation, in_order_of, join, result
 from nousppl.inference.options import NUTS, SVI
 from nousppl.model import TrustModel
 from nousppl.tables import shorten
-from nousppl.validation import Contestant, Forecaster, lasts, row_of, show, truths
+from nousppl.validation import Contestant, Forecaster, row_of, show, truths
 
 
 def prequential(
@@ -35,7 +36,9 @@ def prequential(
 
     The trust of a window is fitted on claims and settled facts known strictly before the window begins. A question that
     gets settled in the window is asked with the claims that were known when it was settled (one with the same time as
-    the settling counts as made before it; date it later if it was not) and with rejections known before.
+    the settling counts as made before it; date it later if it was not) and with rejections known before. What is true
+    for a while is asked about the time of the settled fact, and where that is settled at several times about the first
+    that became known.
 
     Args:
         model: a ``TrustModel``, or a function of (evidence, seed) as in :func:`cross_validate`; it is handed what was
@@ -57,12 +60,13 @@ def prequential(
 
     Raises:
         EvidenceError: times are missing, or nothing is settled from ``start`` on.
-        ModelError: a model of truths that change.
+        ModelError: a model of truths that change (``change=...``): of such a question every settling is a truth of its
+            own, and it would be asked about the first alone.
     """
-    if isinstance(model, TrustModel) and (model.change is not None or lasts(model)):
+    if isinstance(model, TrustModel) and model.change is not None:
         raise ModelError(
-            "prequential: models of truths that change (change=...) or last for a while (WhileTrue) are not asked in "
-            "order yet"
+            "prequential: a truth that changes (change=...) is settled again and again, and a question is asked once, "
+            "when it is first settled: allowed are models with change=None; cross_validate takes those that change"
         )
     if by != "time":
         raise EvidenceError(f"by={by!r}: allowed is 'time'; cross_validate takes folds by other columns")
@@ -81,13 +85,14 @@ def prequential(
         parts.append(_answer(contestant, evidence, asked[chosen], times[chosen], float(opening), number, rows))
         show(progress, "window", rows[-1])
     beliefs = join(parts)
-    table = beliefs.questions.assign(fold=window, time=show_times(times, evidence.time_kind))
+    keys = evidence.coded.questions.iloc[asked].reset_index(drop=True)
+    table = keys.assign(fold=window, time=show_times(times, evidence.time_kind))
     record = {"kind": "in order", "by": by, "seed": seed, "model": contestant.name, "unasked": unasked}
     for row, opening, end in zip(
         rows, show_times(begins, evidence.time_kind), table.groupby("fold")["time"].last(), strict=True
     ):
         row |= {"fitted": opening, "until": end}
-    return result(beliefs, truths(evidence, beliefs.questions), table, rows, record)
+    return result(beliefs, truths(evidence, keys, contestant.changing), in_order_of(beliefs, table), rows, record)
 
 
 def settled_from(evidence: Evidence, begin: float, start: Any) -> tuple[Ints, Floats, int]:
@@ -137,6 +142,10 @@ def _answer(
     others = np.isnan(own) & (trust is None)
     told = evidence.each_by(np.where(others, earlier, own), np.where(others, opened, own))
     wanted = evidence.coded.questions.iloc[asked].reset_index(drop=True)
-    beliefs = contestant.ask(trust, told, wanted)
+    at = None
+    if trust is not None and contestant.changing:
+        facts = truths(evidence, wanted, first=True).set_index(KEYS)["time"]
+        at = facts.reindex(pd.MultiIndex.from_frame(told.questions[KEYS])).to_list()
+    beliefs = contestant.ask(trust, told, wanted, at)
     rows.append({"fold": number, **row_of(trust, learned, len(asked), began)})
     return beliefs

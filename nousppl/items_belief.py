@@ -19,6 +19,7 @@ from nousppl.models.shapes import AnyOf
 
 if TYPE_CHECKING:
     import xarray as xr
+    from matplotlib.axes import Axes
 
     from nousppl.question import Question
 
@@ -252,6 +253,16 @@ class ItemsBelief:
 
         coords = {"item": self._index.to_numpy()}
         return xr.DataArray(self.samples, dims=("draw", "item"), coords=coords, name="probability")
+
+    def plot(self, axes: Axes | None = None) -> Axes:
+        """Draws the items with their intervals.
+
+        Args:
+            axes: to draw on; a new figure by default.
+        """
+        from nousppl import plotting
+
+        return plotting.plot_items(self, axes)
 
     def to_dict(self) -> dict[str, Any]:
         """The belief as plain lists, numbers and text, ready for json."""

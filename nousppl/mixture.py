@@ -19,13 +19,41 @@ BINS, KERNELS = 200, 8
 CORE, WITHIN = 0.5, 40.0
 """Standard deviations around the mean within which these places are about even, and that they cover at all; what lies
 beyond is moved to the edge."""
+TAIL = 1e-5
+"""Probability on either side that a score leaves out."""
 BLOCK = 4_000_000
 """Numbers that are in memory at once."""
 
 
+LEAST = 1e-300
+"""Stands for a probability that has come out as 0."""
+Gaps = tuple[tuple[float, float], ...]
+"""Intervals, low and high, that hold no probability; they do not overlap."""
+
+
+def outside(place: Floats, width: Floats, gaps: Gaps) -> tuple[Floats, Floats, Floats]:
+    """Probability, first and second moment of normal laws outside some intervals, none of them divided by the first.
+
+    Args:
+        place: means.
+        width: standard deviations, above 0.
+        gaps: the intervals.
+    """
+    mass, first, second = np.ones_like(place), place.copy(), place**2 + width**2
+    for low, high in gaps:
+        ends = (low - place) / width, (high - place) / width
+        below, above = (np.exp(-0.5 * z * z) / np.sqrt(2 * np.pi) for z in ends)
+        # From the side on which the tail is small and accurate.
+        held = np.where(ends[0] > 0.0, ndtr(-ends[0]) - ndtr(-ends[1]), ndtr(ends[1]) - ndtr(ends[0]))
+        mass = mass - held
+        first = first - (place * held + width * (below - above))
+        second = second - ((place**2 + width**2) * held + width * ((low + place) * below - (high + place) * above))
+    return np.maximum(mass, 0.0), first, np.maximum(second, 0.0)
+
+
 @dataclass(frozen=True, eq=False)
 class Mixture:
-    """``sum_i weight[i] Normal(place[i], width[i])``."""
+    """``sum_i weight[i] Normal(place[i], width[i])``, given that the number lies in none of the gaps."""
 
     place: Floats
     """(n,)"""
@@ -33,26 +61,61 @@ class Mixture:
     """(n,) standard deviations; 0 for a known number."""
     weight: Floats
     """(n,) sums to 1."""
+    gaps: Gaps = ()
+    """Where the number does not lie, ascending: rounding cells that were rejected."""
 
     @cached_property
     def mean(self) -> float:
         """The mean."""
-        return float((self.weight * self.place).sum())
+        return self._moments[0]
 
     @cached_property
     def sd(self) -> float:
         """The standard deviation."""
-        return float(np.sqrt((self.weight * ((self.place - self.mean) ** 2 + self.width**2)).sum()))
+        return self._moments[1]
+
+    @cached_property
+    def _moments(self) -> tuple[float, float]:
+        centre = float((self.weight * self.place).sum())
+        if not self.gaps:
+            return centre, float(np.sqrt((self.weight * ((self.place - centre) ** 2 + self.width**2)).sum()))
+        gaps = tuple((low - centre, high - centre) for low, high in self.gaps)
+        mass, first, second = (float((self.weight * x).sum()) for x in outside(self.place - centre, self.width, gaps))
+        mean = first / max(mass, LEAST)
+        return centre + mean, float(np.sqrt(max(second / max(mass, LEAST) - mean**2, 0.0)))
 
     def cdf(self, x: Any) -> Floats:
         """P(number <= x), elementwise."""
-        return self._over(x, ndtr)
+        below = whole = self._over(x, ndtr)
+        if not self.gaps:
+            return below
+        asked, left = np.asarray(x, np.float64), 1.0
+        for low, high in self.gaps:
+            at_low, at_high = self._over(np.array([low, high]), ndtr)
+            below = below - np.where(asked > high, at_high - at_low, np.where(asked > low, whole - at_low, 0.0))
+            left -= at_high - at_low
+        return np.clip(below / max(left, LEAST), 0.0, 1.0)
 
     def density(self, x: Any) -> Floats:
         """The density at x, elementwise; infinite at a known number."""
         if self.known is not None:
             return np.where(np.asarray(x) == self.known, np.inf, 0.0)
-        return self._over(x, lambda z: np.exp(-0.5 * z * z) / np.sqrt(2 * np.pi), per_width=True)
+        found = self._over(x, lambda z: np.exp(-0.5 * z * z) / np.sqrt(2 * np.pi), per_width=True)
+        if not self.gaps:
+            return found
+        asked = np.asarray(x, np.float64)
+        inside = np.any([(asked > low) & (asked < high) for low, high in self.gaps], axis=0)
+        left = float((self.weight * outside(self.place, self.width, self.gaps)[0]).sum())
+        return np.where(inside, 0.0, found / max(left, LEAST))
+
+    def samples(self, size: int, rng: np.random.Generator) -> Floats:
+        """(size,) draws."""
+        if self.known is not None:
+            return np.full(size, self.known)
+        if self.gaps:
+            return np.asarray(self.quantile(rng.uniform(size=size)))
+        part = rng.choice(len(self.weight), size, p=self.weight / self.weight.sum())
+        return np.asarray(self.place[part] + self.width[part] * rng.standard_normal(size))
 
     def _over(self, x: Any, function: Any, per_width: bool = False) -> Floats:
         asked = np.asarray(x, np.float64)
@@ -100,8 +163,11 @@ class Mixture:
         """
         if self.known is not None:
             return abs(x - self.known)
-        ends = [*self.quantile(np.array([1e-5, 1 - 1e-5])), x]
-        grid = np.union1d(np.linspace(min(ends), max(ends), 401), [x])
+        # Beyond these ends next to nothing is left to integrate.
+        coarse = np.linspace((self.place - 9.0 * self.width).min(), (self.place + 9.0 * self.width).max(), GRID)
+        below = self.cdf(coarse)
+        ends = coarse[below <= TAIL].max(), coarse[below >= 1.0 - TAIL].min()
+        grid = np.union1d(np.linspace(min(*ends, x), max(*ends, x), 401), [x])
         middle, step = 0.5 * (grid[1:] + grid[:-1]), np.diff(grid)
         return float(step @ (self.cdf(middle) - (middle >= x)) ** 2)
 
@@ -111,7 +177,7 @@ class Mixture:
         if len(self.place) <= BINS * KERNELS:
             return self
         reach = np.arcsinh(WITHIN / CORE)
-        place = self.mean + max(self.sd, 1e-300) * CORE * np.sinh(np.linspace(-reach, reach, BINS))
+        place = self.mean + max(self.sd, LEAST) * CORE * np.sinh(np.linspace(-reach, reach, BINS))
         left = np.clip(np.searchsorted(place, self.place, side="right") - 1, 0, BINS - 2)
         share = np.clip((self.place - place[left]) / (place[left + 1] - place[left]), 0.0, 1.0)
         order = np.argsort(self.width, kind="stable")
@@ -127,4 +193,5 @@ class Mixture:
         mass = np.bincount(kernel, self.weight, KERNELS)
         width = np.sqrt(square / np.where(mass > 0.0, mass, 1.0))
         kept = np.asarray(weight) > 0.0
-        return Mixture(np.tile(place, KERNELS)[kept], np.repeat(width, BINS)[kept], np.asarray(weight)[kept])
+        place, width, found = np.tile(place, KERNELS)[kept], np.repeat(width, BINS)[kept], np.asarray(weight)[kept]
+        return Mixture(place, width, found, self.gaps)

@@ -13,8 +13,9 @@ from nousppl.blueprint import Blueprint
 from nousppl.compile import Problem, compile_problem
 from nousppl.encode import Encoded
 from nousppl.inference.numbers import POINTS, ByClaim, Found, find, pairs
-from nousppl.mixture import Mixture
+from nousppl.mixture import LEAST, Mixture, outside
 from nousppl.models.layout import Layout
+from nousppl.number_layout import whole_width
 from nousppl.numbers import Numbers
 from nousppl.padding import rounded
 from nousppl.ragged import Ints
@@ -110,8 +111,14 @@ def mixture_of(numbers: Numbers, question: int, found: Found, q: int) -> Mixture
     if known is not None:
         return known
     place, width = kernels(numbers, question, found, q)
-    weight = weights(found, q)
-    return Mixture(place.ravel(), width.ravel(), weight.ravel() / len(weight))
+    gaps = numbers.gaps_of(question)
+    if not gaps:
+        weight = weights(found, q)
+        return Mixture(place.ravel(), width.ravel(), weight.ravel() / len(weight))
+    # As it would be if nothing were rejected; each draw then counts the same with the gaps cut out.
+    weight = weights(found._replace(log_mass=found.log_mass - found.outside), q)
+    weight = weight / np.maximum((weight * outside(place, width, gaps)[0]).sum(-1, keepdims=True), LEAST)
+    return Mixture(place.ravel(), width.ravel(), weight.ravel() / weight.sum(), gaps)
 
 
 def believe_numbers(answers: Answers, questions: Ints) -> Believed:
@@ -142,11 +149,14 @@ def _asked(problem: Problem, prefix: str) -> Any:
 
 
 def _pieces(answers: Answers, questions: Ints) -> Iterator[tuple[Problem, Layout, int]]:
-    """Chunks of the questions compiled, with the layout and the number of claims to pad them to."""
+    """Chunks of the questions compiled, with the layout and the number of claims to pad them to: common ones, and those
+    of the answers' mould."""
     encoded = answers.encoded
     problems = [compile_problem(encoded, piece, answers.seed) for piece in chunks(encoded, questions, CHUNK)]
     size = max(max(len(problem.claims) for problem in problems), 1)
     layout = problems[0].layout if len(problems) == 1 else rounded([problem.layout for problem in problems])
+    if answers.mould is not None:
+        layout, size = answers.mould.hold(layout, size)
     for problem in problems:
         yield problem, layout._replace(points=POINTS), size
 
@@ -155,6 +165,7 @@ def one_number(
     blueprint: Blueprint, encoded: Encoded, draws: Draws, problem: Problem
 ) -> tuple[ByClaim, dict[str, Any]]:
     """The likelihoods of the claims of one question at the nodes, and the parameters of its claims."""
-    layout = rounded([problem.layout])._replace(points=POINTS)
+    held = rounded([problem.layout])
+    layout = held._replace(points=POINTS, numbers=whole_width(held.numbers))
     data, parameters = ready(blueprint, encoded, problem, layout, draws, layout.slots)
     return in_blocks(layout, blueprint.plan.features, True, data, parameters)[0], parameters

@@ -20,6 +20,7 @@ from nousppl.models.shapes import Number
 
 if TYPE_CHECKING:
     import xarray as xr
+    from matplotlib.axes import Axes
 
     from nousppl.question import Question
 
@@ -193,9 +194,17 @@ class NumberBelief:
             size: how many.
             seed: of the draws.
         """
-        rng, law = np.random.default_rng(seed), self.mixture
-        part = rng.choice(len(law.weight), size, p=law.weight / law.weight.sum())
-        return np.asarray(law.place[part] + law.width[part] * rng.standard_normal(size))
+        return self.mixture.samples(size, np.random.default_rng(seed))
+
+    def plot(self, axes: Axes | None = None) -> Axes:
+        """Draws the density with its 90 % interval, and what the claims say.
+
+        Args:
+            axes: to draw on; a new figure by default.
+        """
+        from nousppl import plotting
+
+        return plotting.plot_number(self, axes)
 
     def to_dict(self) -> dict[str, Any]:
         """The belief as plain lists, numbers and text, ready for json."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -54,25 +55,52 @@ class NumberBeliefs:
         """Scores against settled numbers, see `nousppl.beliefs.Beliefs.score_numbers`."""
         truth, missing = self._match(settled)
         held = ~np.isnan(truth) & ~(self.seen & unseen)
-        laws = [(law, x) for law, x, ok in zip(self.mixtures, truth, held, strict=True) if ok]
-        if not laws:
+        if not held.any():
             raise EvidenceError("settled: no settled number is to be scored; allowed are facts about these questions")
-        place = np.array([float(law.cdf(x)) for law, x in laws])
-        with np.errstate(divide="ignore"):
-            log_density = np.log([float(law.density(x)) for law, x in laws])
-        error = np.array([law.mean - x for law, x in laws])
+        points = self._points(truth)[held]
+        away = np.abs(points["place"] - 0.5)
         return pd.Series(
             {
-                "coverage_50": float((np.abs(place - 0.5) <= 0.25).mean()),
-                "coverage_90": float((np.abs(place - 0.5) <= 0.45).mean()),
-                "log_score": float(log_density.mean()),
-                "crps": float(np.mean([law.crps(x) for law, x in laws])),
-                "rmse": float(np.sqrt((error**2).mean())),
-                "n": float(len(laws)),
+                "coverage_50": float((away <= 0.25).mean()),
+                "coverage_90": float((away <= 0.45).mean()),
+                "log_score": -float(points["log_loss"].mean()),
+                "crps": float(points["crps"].mean()),
+                "rmse": float(np.sqrt((points["error"] ** 2).mean())),
+                "n": float(len(points)),
                 "seen": float(self.seen[held].sum()),
                 "missing": float(missing),
             },
             name="score",
+        )
+
+    def pointwise(self, settled: pd.DataFrame) -> dict[str, Floats]:
+        """Scores question by question, (Q,) each: ``density`` of the belief at the settled number, ``log_loss`` (minus
+        its log), ``place`` (belief that the number is below it), ``crps`` and ``error`` of the mean; NaN where nothing
+        is settled."""
+        points = self._points(self._match(settled)[0])
+        return {str(name): points[name].to_numpy(np.float64) for name in points}
+
+    def truths(self, settled: pd.DataFrame) -> Floats:
+        """(Q,) settled number of each question, NaN where there is none."""
+        return self._match(settled)[0]
+
+    def _points(self, truth: Floats) -> pd.DataFrame:
+        rows = [
+            (float(law.density(x)), float(law.cdf(x)), law.crps(x), law.mean - x) if not np.isnan(x) else (np.nan,) * 4
+            for law, x in zip(self.mixtures, truth, strict=True)
+        ]
+        table = pd.DataFrame(rows, columns=["density", "place", "crps", "error"])
+        with np.errstate(divide="ignore"):
+            return table.assign(log_loss=-np.log(table["density"].to_numpy(np.float64)))
+
+    def take(self, rows: NDArray[np.int64], seen: bool | None = None) -> NumberBeliefs:
+        """Some of the questions, in this order; with ``seen`` in place of what is known of that."""
+        return NumberBeliefs(
+            self.questions.iloc[rows].reset_index(drop=True),
+            tuple(self.mixtures[row] for row in rows),
+            self.claims[rows],
+            self.witnesses[rows],
+            self.seen[rows] if seen is None else np.full(len(rows), seen),
         )
 
     def _match(self, settled: pd.DataFrame) -> tuple[Floats, int]:
@@ -106,3 +134,12 @@ class NumberBeliefs:
 
     def __repr__(self) -> str:
         return f"NumberBeliefs({len(self):,} numbers)"
+
+
+def concatenated(parts: Sequence[NumberBeliefs]) -> NumberBeliefs:
+    """Beliefs about different questions, end to end."""
+    return NumberBeliefs(
+        pd.concat([part.questions for part in parts], ignore_index=True),
+        tuple(law for part in parts for law in part.mixtures),
+        *(np.concatenate([getattr(part, name) for part in parts]) for name in ("claims", "witnesses", "seen")),
+    )

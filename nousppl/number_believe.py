@@ -12,6 +12,7 @@ from nousppl.compile import Problem, compile_problem
 from nousppl.encode import Encoded
 from nousppl.inference.numbers import POINTS, ByClaim
 from nousppl.lineage import status_of, with_lineage
+from nousppl.mixture import LEAST, outside
 from nousppl.models.shapes import Number
 from nousppl.number_asking import kernels, known_number, mean_over_orders, mixture_of, normalised, one_number
 from nousppl.number_belief import NumberBelief
@@ -107,8 +108,11 @@ def _course(encoded: Encoded, question: int, problem: Problem, asked: ByClaim) -
     if known is not None:
         shape = (len(logs), n + 1)
         return np.full(shape, known.mean), np.zeros(shape), surprise
-    weight = normalised(logs)
+    weight = normalised(logs - found.outside[:, :1])
     place, width = kernels(numbers, question, found, 0)
-    mean = np.einsum("dng,dg->dn", weight, place)
-    square = np.einsum("dng,dng->dn", weight, (place[:, None] - mean[:, :, None]) ** 2 + width[:, None] ** 2)
-    return mean, np.sqrt(square), surprise
+    centre = float(np.einsum("dng,dg->dn", weight, place)[:, -1].mean())
+    gaps = tuple((low - centre, high - centre) for low, high in numbers.gaps_of(question))
+    mass, first, second = outside(place - centre, width, gaps)
+    left = np.maximum(np.einsum("dng,dg->dn", weight, mass), LEAST)
+    mean, square = (np.einsum("dng,dg->dn", weight, moment) / left for moment in (first, second))
+    return centre + mean, np.sqrt(np.maximum(square - mean**2, 0.0)), surprise

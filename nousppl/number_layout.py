@@ -38,7 +38,8 @@ def lay_numbers(
     sets = []
     for key in sorted({*zip(width.tolist(), slots.orders[asked].tolist(), strict=True)}):
         mine = (width == key[0]) & (slots.orders[asked] == key[1])
-        one = NumberSet(*key, int(mine.sum()))
+        gaps = int(np.diff(numbers.gap_offset)[questions[asked[mine]]].max())
+        one = NumberSet(*key, int(mine.sum()), max(int(count[mine].max()), 1), gaps)
         arrays = _set(numbers, coded, slots, questions, claims, asked[mine], one)
         out |= {one.prefix + name: array for name, array in arrays.items()}
         sets.append(one)
@@ -46,8 +47,8 @@ def lay_numbers(
 
 
 def widths(count: Ints) -> Ints:
-    """2, 8, 32 and so on: the smallest that holds so many claims. Few different ones, since code is compiled for
-    each."""
+    """2, 8, 32 and so on: the smallest that holds so many claims. Few different ones, since code is compiled for each
+    set; its arrays are as wide as the longest of its questions."""
     return 2 << 2 * np.ceil(np.log2(np.maximum(count, 2) / 2.0) / 2.0).astype(np.int64)
 
 
@@ -57,9 +58,9 @@ def _set(
     """Arrays of the questions of one set, ``local`` in the problem; see `nousppl.models.number.Numbers`."""
     instance = offsets(slots.orders)[:-1][local][:, None] + np.arange(of.orders)[None, :]
     count = np.diff(slots.start)[instance[:, 0]]
-    real = np.arange(of.width)[None, :] < count[:, None]
+    real = np.arange(of.claims)[None, :] < count[:, None]
     by_claim = np.lexsort((slots.claim, slots.instance))
-    place = slots.start[:-1][instance][:, :, None] + np.arange(of.width)
+    place = slots.start[:-1][instance][:, :, None] + np.arange(of.claims)
     last = max(len(by_claim) - 1, 0)
     slot = np.where(real[:, None, :], by_claim[np.minimum(place, last)], 0) if len(by_claim) else 0 * place
     claim = slots.claim[slot[:, 0]] if len(by_claim) else slot[:, 0]
@@ -67,7 +68,7 @@ def _set(
     answer = coded.row_answer[coded.row_start[:-1][claims[claim]]] if len(claims) else 0 * claim
     value = np.where(real, numbers.value[answer], 0.0)
     truth = numbers.truth[questions[local]]
-    return {
+    return _gaps(numbers, questions[local], of) | {
         "claim": claim,
         "slot": slot,
         "value": value,
@@ -82,6 +83,16 @@ def _set(
         "icell": slots.icell_offset[:-1][instance],
         "question": local,
     }
+
+
+def _gaps(numbers: Numbers, questions: Ints, of: NumberSet) -> dict[str, NDArray[Any]]:
+    """Rejected rounding cells of the questions of a set; none where nothing is rejected."""
+    if not of.gaps:
+        return {}
+    start, count = numbers.gap_offset[questions], np.diff(numbers.gap_offset)[questions]
+    real = np.arange(of.gaps)[None, :] < count[:, None]
+    place = np.minimum(start[:, None] + np.arange(of.gaps), len(numbers.gap) - 1)
+    return {"gap": np.where(real, numbers.gap[place], 0.0), "gap_real": real}
 
 
 def _groups(value: Floats, real: NDArray[np.bool_]) -> Ints:
@@ -106,7 +117,8 @@ def padded_numbers(data: Mapping[str, NDArray[Any]], old: Layout, new: Layout) -
             fill = new.icells if name == "icell" else CENTRES if name == "group" else _FILL.get(name, 0)
             array = np.full(shape, fill, dtype)
             if was.questions:
-                array[: was.questions] = data[one.prefix + name]
+                old_array = data.get(one.prefix + name, np.zeros((0, 0)))
+                array[tuple(map(slice, old_array.shape))] = old_array
             if name == "icell":
                 array[array >= old.icells] = new.icells
             out[one.prefix + name] = array
@@ -115,10 +127,11 @@ def padded_numbers(data: Mapping[str, NDArray[Any]], old: Layout, new: Layout) -
 
 def _shapes(of: NumberSet) -> dict[str, tuple[tuple[int, ...], Any]]:
     """Shapes and types of the arrays of a set."""
-    one, claims, orders = (of.questions,), (of.questions, of.width), (of.questions, of.orders)
+    gaps = {"gap": ((of.questions, of.gaps), np.float64), "gap_real": ((of.questions, of.gaps), bool)}
+    one, claims, orders = (of.questions,), (of.questions, of.claims), (of.questions, of.orders)
     return {
         "claim": (claims, np.int32),
-        "slot": ((*orders, of.width), np.int32),
+        "slot": ((*orders, of.claims), np.int32),
         "value": (claims, np.float64),
         "real": (claims, bool),
         "log_wide": (claims, np.float64),
@@ -130,16 +143,24 @@ def _shapes(of: NumberSet) -> dict[str, tuple[tuple[int, ...], Any]]:
         "order_log": (orders, np.float64),
         "icell": (orders, np.int32),
         "question": (one, np.int32),
+        **(gaps if of.gaps else {}),
     }
 
 
 def rounded_numbers(layouts: list[Layout], room: float = 1.0) -> tuple[NumberSet, ...]:
     """The smallest sets, by width and orders, with sizes of the form 2^k or 3/4 2^k that hold all of these."""
-    most: dict[tuple[int, int], int] = {}
+    most: dict[tuple[int, int], tuple[int, int, int]] = {}
     for one in (one for layout in layouts for one in layout.numbers):
-        key = one.width, one.orders
-        most[key] = max(most.get(key, 0), int(np.ceil(one.questions * room)))
-    return tuple(NumberSet(*key, _round_up(size)) for key, size in sorted(most.items()))
+        found = int(np.ceil(one.questions * room)), one.claims, one.gaps
+        held = most.get((one.width, one.orders), found)
+        most[one.width, one.orders] = (max(held[0], found[0]), max(held[1], found[1]), max(held[2], found[2]))
+    sizes = {key: (*map(_round_up, held[:2]), _round_up(held[2]) if held[2] else 0) for key, held in most.items()}
+    return tuple(NumberSet(*key, *sizes[key]) for key in sorted(sizes))
+
+
+def whole_width(sets: tuple[NumberSet, ...]) -> tuple[NumberSet, ...]:
+    """The sets with arrays as wide as their questions may be: single questions share compiled code."""
+    return tuple(one._replace(claims=one.width) for one in sets)
 
 
 def _round_up(size: int) -> int:

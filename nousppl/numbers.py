@@ -13,7 +13,7 @@ from scipy.stats import t as student_t
 from nousppl.coded import Coded
 from nousppl.errors import ModelError
 from nousppl.models.shapes import Number
-from nousppl.ragged import Floats, Ints
+from nousppl.ragged import Floats, Ints, offsets
 
 FREEDOM = 3.0
 """Degrees of freedom of the law of claims that are no proper measurements: Student's t with the attribute's scale."""
@@ -45,6 +45,18 @@ class Numbers:
     """(answers,) log mass of the cell under the law of claims that are no proper measurements."""
     truth: Floats
     """(Q,) settled truth; NaN where there is none."""
+    gap_offset: Ints
+    """(Q + 1,) where the gaps of each question start."""
+    gap: Floats
+    """(gaps,) middles of the rounding cells of rejected values, in which the truth does not lie; those of a question
+    ascend. A question with a settled truth has none."""
+
+    def gaps_of(self, question: int) -> tuple[tuple[float, float], ...]:
+        """Rounding cells in which the truth of a question does not lie, in the unit of the values: low and high."""
+        attribute = self.attribute[question]
+        centre, scale, half = self.centre[attribute], self.scale[attribute], 0.5 * self.step[attribute]
+        middles = self.gap[self.gap_offset[question] : self.gap_offset[question + 1]]
+        return tuple((float(centre + scale * (x - half)), float(centre + scale * (x + half))) for x in middles)
 
     def size(self, attribute: Ints) -> Floats:
         """How many values a repetition that goes wrong may come out as, of questions about these attributes."""
@@ -110,14 +122,15 @@ def _as_numbers(coded: Coded, attribute: Any, mine: Ints) -> Floats:
     """
     out = np.full(len(coded.answers), np.nan)
     given = coded.answer_value[mine]
-    bad = [v for v in given if isinstance(v, bool | np.bool_) or not isinstance(v, int | float | np.number)]
+    read = [Number.number(value) for value in given]
+    bad = [value for value, found in zip(given, read, strict=True) if found is None]
     if bad:
         entity = coded.questions["entity"].iat[_question(coded)[mine[[v is bad[0] for v in given]][0]]]
         raise ModelError(
             f"claims or settled: attribute {attribute!r} is a number (shapes=...), but {len(bad)} of its values are "
             f"not, first {bad[0]!r} of entity {entity!r}; allowed are numbers"
         )
-    out[mine] = given.astype(np.float64)
+    out[mine] = read
     return out
 
 
@@ -125,7 +138,7 @@ def find_numbers(coded: Coded, shapes: Mapping[Any, Any], scales: Scales) -> Num
     """The questions about numbers of an evidence; None in a model without.
 
     Raises:
-        ModelError: values that are no numbers, soft claims, rejections, or two truths of one question.
+        ModelError: values that are no numbers, soft claims, a truth that is rejected too, or two truths of a question.
     """
     kinds = number_shapes(shapes)
     if not kinds:
@@ -148,9 +161,10 @@ def find_numbers(coded: Coded, shapes: Mapping[Any, Any], scales: Scales) -> Num
     log_wide[held] = log_wide_mass(value[held], step[of_answer[held]])
     _refuse_soft(coded, attribute)
     truth = _truths(coded, attribute, raw)
+    gap_offset, gap = _gaps(coded, attribute, code, value, truth, resolution)
     known = attribute >= 0
     truth[known] = (truth[known] - centre[attribute[known]]) / scale[attribute[known]]
-    return Numbers(tuple(kinds), attribute, centre, scale, step, code, value, log_wide, truth)
+    return Numbers(tuple(kinds), attribute, centre, scale, step, code, value, log_wide, truth, gap_offset, gap)
 
 
 def log_wide_mass(value: Floats, step: Floats) -> Floats:
@@ -176,16 +190,39 @@ def _refuse_soft(coded: Coded, attribute: Ints) -> None:
 def _truths(coded: Coded, attribute: Ints, raw: Floats) -> Floats:
     """(Q,) settled numbers, NaN where there is none."""
     out = np.full(len(attribute), np.nan)
-    mine = np.flatnonzero(attribute[coded.settled_question] >= 0)
+    mine = np.flatnonzero((attribute[coded.settled_question] >= 0) & ~coded.settled_rejected)
     for i in mine:
         question, found = int(coded.settled_question[i]), float(raw[coded.settled_answer[i]])
-        row = coded.questions.iloc[question]
-        where = f"settled: entity {row['entity']!r}, attribute {row['attribute']!r}"
-        if coded.settled_rejected[i]:
-            raise ModelError(
-                f"{where}: column 'verdict' rejects {found!r}; of a number a settled truth is allowed, no rejection"
-            )
         if not np.isnan(out[question]) and out[question] != found:
-            raise ModelError(f"{where} is settled as {float(out[question])!r} and as {found!r}; a number has one truth")
+            raise ModelError(
+                f"{_where(coded, question)} is settled as {float(out[question])!r} and as {found!r}; a number has one "
+                "truth"
+            )
         out[question] = found
     return out
+
+
+def _where(coded: Coded, question: int) -> str:
+    row = coded.questions.iloc[question]
+    return f"settled: entity {row['entity']!r}, attribute {row['attribute']!r}"
+
+
+def _gaps(
+    coded: Coded, attribute: Ints, code: Ints, value: Floats, truth: Floats, resolution: Floats
+) -> tuple[Ints, Floats]:
+    """(Q + 1,) where the rejected rounding cells of each question start, and their middles; see `Numbers`."""
+    mine = np.flatnonzero((attribute[coded.settled_question] >= 0) & coded.settled_rejected)
+    question, answer = coded.settled_question[mine].astype(np.int64), coded.settled_answer[mine]
+    cell = resolution[attribute[question]]
+    with np.errstate(invalid="ignore"):
+        clash = np.flatnonzero(np.floor(truth[question] / cell + 0.5 + 1e-9) == code[answer])
+    if len(clash):
+        i = int(clash[0])
+        raise ModelError(
+            f"{_where(coded, int(question[i]))} is settled as {float(truth[question[i]])!r} and column 'verdict' "
+            f"rejects {coded.answer_value[answer[i]]!r}, which rounds to the same (resolution {float(cell[i])!r})"
+        )
+    both = np.stack([question, code[answer]])[:, np.isnan(truth[question])]
+    _, first = np.unique(both, axis=1, return_index=True)
+    kept = np.flatnonzero(np.isnan(truth[question]))[first]
+    return offsets(np.bincount(question[kept], minlength=len(truth))), value[answer[kept]]

@@ -19,7 +19,7 @@ from nousppl.errors import ModelError
 from nousppl.evidence import Evidence
 from nousppl.parts import Parts
 from nousppl.ragged import Floats, Ints, offsets, ranges
-from nousppl.statements import distinct_ends, read_statements
+from nousppl.statements import as_states, distinct_ends, read_statements
 
 Bools = NDArray[np.bool_]
 
@@ -204,7 +204,7 @@ def _facts(coded: Coded, mine: Bools) -> tuple[Ints, Floats, Bools]:
     """Question, time and state of the settled facts, by question and time; a rejection settles the other state."""
     kept = np.flatnonzero(mine[coded.settled_question])
     question, time = coded.settled_question[kept].astype(np.int64), coded.settled_time[kept]
-    on = coded.answer_value[coded.settled_answer[kept]].astype(bool) != coded.settled_rejected[kept]
+    on = as_states(coded.answer_value[coded.settled_answer[kept]]) != coded.settled_rejected[kept]
     order = np.lexsort((~on, time, question))
     question, time, on = question[order], time[order], on[order]
     back = (question[1:] == question[:-1]) & on[1:] & ~on[:-1]

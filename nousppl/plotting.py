@@ -17,7 +17,11 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from nousppl.belief import Belief
+    from nousppl.items_belief import ItemsBelief
+    from nousppl.number_belief import NumberBelief
+    from nousppl.question import Question
 
+Floats = NDArray[np.float64]
 BLUE, GREY, RED = "#3b6ea8", "#9aa5b1", "#b4432f"
 
 
@@ -34,18 +38,63 @@ def plot_belief(belief: Belief, axes: Sequence[Axes] | None = None) -> Sequence[
     return axes
 
 
+def plot_items(belief: ItemsBelief, axes: Axes | None = None) -> Axes:
+    """How probable it is of each item that it holds, with the interval over draws."""
+    axes = _own_axes(belief.question) if axes is None else axes
+    _bars(axes, belief.probabilities.to_numpy(), belief.interval().to_numpy(), [str(name) for name in belief.names])
+    axes.set_xlabel("probability that it holds, with its 90 % interval")
+    return axes
+
+
+def plot_number(belief: NumberBelief, axes: Axes | None = None) -> Axes:
+    """The density of a number, its 90 % interval, and what the claims say, darker the fresher they are."""
+    axes = _own_axes(belief.question) if axes is None else axes
+    said = belief.points["value"].to_numpy()[1:-1].astype(np.float64)
+    low, high = belief.interval(0.9)
+    if low == high:
+        axes.axvline(low, color=BLUE)
+    else:
+        ends = belief.quantile([0.001, 0.999])
+        grid = np.linspace(
+            min(ends[0], *said) if len(said) else ends[0], max(ends[1], *said) if len(said) else ends[1], 400
+        )
+        density = belief.density(grid)
+        inside = (grid >= low) & (grid <= high)
+        axes.plot(grid, density, color=BLUE)
+        axes.fill_between(grid, 0.0, density, where=inside.tolist(), color=BLUE, alpha=0.3, label="90 % interval")
+        axes.legend(frameon=False)
+    for value, fresh in zip(said, belief.fresh, strict=True):
+        axes.plot([value], [0.0], marker="|", markersize=14, color=_shade(float(fresh)), clip_on=False)
+    axes.set_yticks([])
+    axes.set_xlabel(_plain(f"{belief.question.attribute} {belief.shape.unit}".strip()))
+    _frameless(axes)
+    return axes
+
+
+def _own_axes(question: Question) -> Axes:
+    import matplotlib.pyplot as plt
+
+    _, axes = plt.subplots(figsize=(6, 3.2), layout="constrained")
+    axes.set_title(_plain(display.title(question)))
+    return axes
+
+
 def _plot_answers(belief: Belief, axes: Axes, most: int = 8) -> None:
     shown = np.argsort(-belief.path[-1], kind="stable")[:most]
     bounds = belief.interval().to_numpy()[shown]
-    probability = belief.path[-1][shown]
-    place = np.arange(len(shown))
+    _bars(axes, belief.path[-1][shown], bounds, [display.answer_name(belief, belief.answers[i]) for i in shown])
+    axes.set_xlabel("probability, with its 90 % interval")
+
+
+def _bars(axes: Axes, probability: Floats, bounds: Floats, names: Sequence[str]) -> None:
+    """Probabilities (n,) with their intervals (n, 2), from above."""
+    place = np.arange(len(probability))
     axes.barh(place, probability, color=BLUE)
     spread = np.abs(bounds.T - probability)
     axes.errorbar(probability, place, xerr=spread, fmt="none", ecolor="black", capsize=2, linewidth=1)
-    axes.set_yticks(place, [_plain(display.answer_name(belief, belief.answers[i])) for i in shown])
+    axes.set_yticks(place, [_plain(name) for name in names])
     axes.invert_yaxis()
     axes.set_xlim(0, 1)
-    axes.set_xlabel("probability, with its 90 % interval")
     _frameless(axes)
 
 

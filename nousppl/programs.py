@@ -121,9 +121,16 @@ class Simulator:
 
         Raises:
             ModelError: correlated errors, which are a power posterior and no law of claims; truths that change, of
-                which `nousppl.TrustModel.simulate` draws whole paths; claims that deny an answer, and lists of items
-                that are in parts, which it draws too.
+                which `nousppl.TrustModel.simulate` draws whole paths; claims that deny an answer, and questions of
+                other shapes than one of several, which it draws too.
         """
+        shaped = self.encoded.cells.shaped[self.questions]
+        if shaped.any():
+            first = self.encoded.coded.questions.iloc[self.questions[int(shaped.argmax())]]
+            raise ModelError(
+                f"a program draws no claims about numbers, lists of items and states, such as attribute "
+                f"{first['attribute']!r}: TrustModel.simulate draws them; allowed are one-of-several answers"
+            )
         if self.encoded.settled is not None:
             raise ModelError(
                 "a program of truths that change (change=...) draws no claims: TrustModel.simulate draws them with the "
@@ -133,11 +140,6 @@ class Simulator:
             raise ModelError(
                 "a program of claims that deny an answer (column 'denies') draws no claims: TrustModel.simulate draws "
                 "them with what they deny"
-            )
-        if self.encoded.parts.split:
-            raise ModelError(
-                "a program of lists of too many items, which are in parts, draws no claims: TrustModel.simulate draws "
-                "them as a whole"
             )
         rng = np.random.default_rng(seed)
         draws = {name: np.asarray(value, np.float64)[None] for name, value in values.items()}

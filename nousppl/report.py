@@ -17,6 +17,8 @@ from nousppl import calibration, display, echoes, kin, plotting
 from nousppl._writing import replacing
 from nousppl.belief import Belief
 from nousppl.beliefs import Beliefs
+from nousppl.believe import AnyBelief
+from nousppl.items_belief import ItemsBelief
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -44,12 +46,24 @@ SCORE_NAMES = {
 }
 
 
+KEYS = ["entity", "attribute"]
+NUMBER_NAMES = {
+    "coverage_50": "share inside the 50 % intervals",
+    "coverage_90": "share inside the 90 % intervals",
+    "log_score": "log score (nats, large is good)",
+    "crps": "continuous ranked probability score",
+    "rmse": "root mean square error of the mean",
+    "n": "settled numbers scored",
+    "seen": "of these seen in the fit",
+}
+
+
 class Example(NamedTuple):
     """One belief that a report shows."""
 
     label: str
     """Why it is shown."""
-    belief: Belief
+    belief: AnyBelief
     outcome: str = ""
     """What turned out later, in words."""
 
@@ -66,7 +80,7 @@ class Content(NamedTuple):
     """Beliefs about all questions."""
     settled: pd.DataFrame
     """Facts to score them on, held out of the fit."""
-    explained: Sequence[Belief]
+    explained: Sequence[AnyBelief]
     """Beliefs about single questions from which the echoes are read."""
     examples: Sequence[Example]
     """The beliefs that are shown in full."""
@@ -122,17 +136,36 @@ def score_rows(scores: pd.Series) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["score", "value"])
 
 
+def other_scores(beliefs: Beliefs, settled: pd.DataFrame, unseen: bool = False) -> list[tuple[str, pd.DataFrame]]:
+    """Title and rows of the scores of what is no single answer: items of lists, one by one, and numbers."""
+    out = []
+    asked = beliefs.items[KEYS].merge(settled[KEYS]) if len(beliefs.items) else beliefs.items
+    if len(asked):
+        out.append(("Lists, item by item", score_rows(beliefs.score_items(settled))))
+    numbers = beliefs.numbers
+    if numbers is not None and numbers.concerns(settled).any():
+        scores = numbers.score(settled, unseen)
+        rows = [(NUMBER_NAMES[str(name)], f"{value:.4g}") for name, value in scores.items() if name in NUMBER_NAMES]
+        out.append(("Numbers, in the unit of the values", pd.DataFrame(rows, columns=["score", "value"])))
+    return out
+
+
 def _number(name: str, value: float) -> str:
     return f"{value:.1%}" if name in SHARES else f"{value:.3f}"
 
 
 def _quality(content: Content, seed: int) -> dict[str, Any]:
+    others = [(title, _table(rows)) for title, rows in other_scores(content.beliefs, content.settled)]
+    if not len(content.beliefs):
+        blank = {"scores": "", "calibration": "", "calibration_picture": ""}
+        return {"verdict": [*content.remarks], "other_scores": others, **blank}
     marks = content.beliefs.marks(content.settled)
     curve = calibration.curve(marks)
     shown = curve.assign(bin=[f"{low:.2f} – {high:.2f}" for low, high in curve[["low", "high"]].to_numpy()])
     shown = shown.drop(columns=["low", "high"]).rename(columns=lambda name: name.replace("_", " "))
     return {
         "verdict": [calibration.in_words(marks, seed), *content.remarks],
+        "other_scores": others,
         "scores": _table(score_rows(content.beliefs.score(content.settled))),
         "calibration": _table(shown),
         "calibration_picture": _picture(lambda figure: plotting.plot_calibration(curve, figure.subplots()), 4.5, 4),
@@ -153,8 +186,9 @@ def _sources(sources: pd.DataFrame) -> dict[str, Any]:
     return {"sources": _table(display.sources_table(shown)), "sources_note": note, "sources_picture": picture}
 
 
-def _echoes(beliefs: Iterable[Belief]) -> dict[str, Any]:
-    chosen = list(beliefs)
+def _echoes(beliefs: Iterable[AnyBelief]) -> dict[str, Any]:
+    # Of lists of items the origins are those of whole lists.
+    chosen = [belief.whole if isinstance(belief, ItemsBelief) else belief for belief in beliefs]
     pairs = echoes.echo_pairs(chosen)
     claims = sum(len(belief.status) for belief in chosen)
     likely = echoes.likeliest_origins(pairs)
@@ -198,10 +232,14 @@ def _affinities(pairs: pd.DataFrame | None) -> dict[str, Any]:
 
 
 def _example(example: Example) -> dict[str, Any]:
-    height = 0.24 * min(len(example.belief.status) + 3, display.SHOWN_CLAIMS + 3) + 1.0
-    picture = _picture(lambda figure: plotting.plot_belief(example.belief, figure.subplots(1, 2)), 10, height)
-    html = _safe(display.belief_html(example.belief, style=False))
-    return {"label": example.label, "outcome": example.outcome, "picture": picture, "html": html}
+    belief, named = example.belief, {"label": example.label, "outcome": example.outcome}
+    if not isinstance(belief, Belief):
+        picture = _picture(lambda figure: belief.plot(figure.subplots()), 7, 3.2)
+        return named | {"picture": picture, "html": _safe(belief._repr_html_())}
+    height = 0.24 * min(len(belief.status) + 3, display.SHOWN_CLAIMS + 3) + 1.0
+    picture = _picture(lambda figure: plotting.plot_belief(belief, figure.subplots(1, 2)), 10, height)
+    html = _safe(display.belief_html(belief, style=False))
+    return named | {"picture": picture, "html": html}
 
 
 def _safe(html: str) -> Any:

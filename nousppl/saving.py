@@ -24,7 +24,7 @@ from nousppl.errors import FileError, ModelError, NousError
 from nousppl.model import TrustModel
 from nousppl.models.hierarchy import Encoding
 from nousppl.models.priors import Prior
-from nousppl.models.shapes import SHAPES, Shape
+from nousppl.models.shapes import SHAPES, AnyOf, Number, Shape, WhileTrue
 from nousppl.models.specification import Errors, Origin
 from nousppl.models.terms import Declared, declare, full_name
 from nousppl.value_text import question_names
@@ -49,6 +49,15 @@ ANSWERS = {
     "errors_confusion|source": "source_answer_pair",
 }
 """Sites with an element an answer, or a pair of a true and a wrong one, -> name of that dimension."""
+BY_ATTRIBUTE: dict[str, tuple[str, type[Shape]]] = {
+    "numbers_log_scale": ("number attribute", Number),
+    "numbers_log_slope": ("number attribute", Number),
+    "items_logit_prevalence": ("set attribute", AnyOf),
+    "state_logit_on": ("state attribute", WhileTrue),
+    "state_log_duration": ("state attribute", WhileTrue),
+    "state_logit_stated": ("state attribute", WhileTrue),
+}
+"""Sites with an element an attribute of one shape -> name of that dimension, and the shape."""
 
 
 def datasets(trust: Trust) -> dict[str, xr.Dataset]:
@@ -100,6 +109,9 @@ def _coordinates(blueprint: Blueprint, draws: Mapping[str, NDArray[np.float64]])
     if "errors_logit_hard|attribute" in draws:
         names = [str(name) for name in blueprint.domains.attributes]
         coords[_dimension(blueprint, "errors_logit_hard|attribute")[0]] = np.array(names, object)
+    for name, (dimension, shape) in BY_ATTRIBUTE.items():
+        if name in draws:
+            coords[dimension] = np.array([str(attribute) for attribute in blueprint.domains.of_shape(shape)], object)
     affinity = blueprint.affinity
     if affinity is not None and "origin_affinity" in draws:
         pairs = [
@@ -130,6 +142,8 @@ def _dimension(blueprint: Blueprint, name: str) -> tuple[str, ...]:
     """Name of the last axis of a site: ``source`` for the effects of ``(1|source)``."""
     if name in ANSWERS:
         return (ANSWERS[name],)
+    if name in BY_ATTRIBUTE:
+        return (BY_ATTRIBUTE[name][0],)
     if name == "errors_logit_hard|attribute":
         # A formula's groups are the attributes of the claims, these are all that the model knows.
         terms = [term for encoding in blueprint.encodings.values() for term in encoding.levels]

@@ -20,6 +20,7 @@ from nousppl.generate import Generator, Truth
 from nousppl.inference.many import Stack
 from nousppl.model import TrustModel, resolve_learn_from
 from nousppl.models.program import Plan
+from nousppl.models.shapes import Number, WhileTrue
 from nousppl.padding import Mould
 
 Ints = NDArray[np.int64]
@@ -72,6 +73,13 @@ def draw_sets(
     """
     if not 0.0 <= settled <= 1.0:
         raise ModelError(f"settled={settled!r}: the share of questions whose truth is known lies between 0 and 1")
+    other = [a for m in (model, fitted) for a, shape in m.shapes.items() if isinstance(shape, Number | WhileTrue)]
+    if other and settled < 1.0:
+        raise ModelError(
+            f"settled={settled!r}: attribute {other[0]!r} is a number or true for a while, and what is ranked of the "
+            "questions that stay open is the chance of their true answer; allowed with these shapes is settled=1.0, "
+            "which ranks the parameters"
+        )
     generator = Generator(model, design)
     seeds = tuple(int(s) // 2 for s in np.random.SeedSequence(seed).generate_state(count))
     questions = len(generator.encoded.coded.questions)

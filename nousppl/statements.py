@@ -13,6 +13,7 @@ from nousppl._times import read_times
 from nousppl.coded import Coded
 from nousppl.errors import EvidenceError, ModelError
 from nousppl.evidence import Evidence
+from nousppl.models.shapes import WhileTrue
 from nousppl.parts import Parts
 from nousppl.ragged import Floats, Ints
 from nousppl.tables import Table, show_row
@@ -49,16 +50,21 @@ def read_statements(evidence: Evidence | Parts, attributes: Iterable[Any]) -> St
     _refuse_values(coded, attribute)
     _refuse_soft_and_undated(coded, attribute, mine)
     if len(mine):
-        says[mine] = coded.answer_value[coded.row_answer[coded.row_start[:-1][mine]]].astype(bool)
+        says[mine] = as_states(coded.answer_value[coded.row_answer[coded.row_start[:-1][mine]]])
         table = Table("claims", evidence.covariates.iloc[mine].reset_index(drop=True))
         until[mine], sd[mine] = _ends(table, evidence.time_kind, coded.claim_time[mine], says[mine])
     return Statements(attribute, says, until, sd)
 
 
+def as_states(values: NDArray[np.object_]) -> NDArray[np.bool_]:
+    """Values about states as truth values; what is none counts as False."""
+    return np.array([WhileTrue.state(value) is True for value in values], bool)
+
+
 def _refuse_values(coded: Coded, attribute: Ints) -> None:
     question = coded.answers["question"].to_numpy()
     for answer in np.flatnonzero(attribute[question] >= 0):
-        if not isinstance(coded.answer_value[answer], (bool, np.bool_)):
+        if WhileTrue.state(coded.answer_value[answer]) is None:
             row = coded.questions.iloc[question[answer]]
             raise ModelError(
                 f"entity {row['entity']!r}, attribute {row['attribute']!r}: {coded.answer_value[answer]!r} is no value "

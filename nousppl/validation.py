@@ -15,7 +15,7 @@ from nousppl.beliefs import Beliefs
 from nousppl.errors import ModelError
 from nousppl.evidence import Evidence
 from nousppl.folds import assign, groups_of, settled_questions
-from nousppl.held_out import KEYS, CrossValidation, join, pick, result
+from nousppl.held_out import KEYS, CrossValidation, in_order_of, join, pick, result
 from nousppl.inference.options import NUTS, SVI, check_backend
 from nousppl.model import TrustModel, options_of
 from nousppl.models.shapes import WhileTrue
@@ -105,7 +105,8 @@ def cross_validate(
 
     Nothing that is settled of a held-out question (rejections too) is in the evidence that is fitted or asked; its
     claims stay, and are learned from as those of any unsettled question where ``learn_from="all"``. Of a question that
-    was settled at several times the last is asked about; a model of truths that change is asked about that time.
+    was settled at several times the last is asked about; a model of truths that change is asked about that time. All
+    shapes are held out together; `nousppl.CrossValidation.by_shape` has the scores of each.
 
     Args:
         model: a ``TrustModel``, or a function of (evidence, seed) that gives ``Beliefs`` about the questions of that
@@ -142,12 +143,11 @@ def cross_validate(
         parts.append(contestant.ask(trust, asked_of, keys, at))
         rows.append({"fold": int(number), **row_of(trust, learned, len(wanted), began)})
         show(progress, "fold", rows[-1])
-    order = np.argsort(np.concatenate([asked[fold == number] for number in np.unique(fold)]))
-    beliefs = join(parts)
-    beliefs = pick(beliefs, beliefs.questions.iloc[order], "beliefs")
-    table = beliefs.questions.assign(fold=fold)
+    keys = evidence.coded.questions.iloc[asked].reset_index(drop=True)
+    beliefs = pick(join(parts), keys, "beliefs")
+    table = in_order_of(beliefs, keys.assign(fold=fold))
     record = {"kind": "folds", "by": by, "seed": seed, "model": contestant.name, "unasked": unasked}
-    return result(beliefs, truths(evidence, beliefs.questions), table, rows, record)
+    return result(beliefs, truths(evidence, keys), table, rows, record)
 
 
 def rows_of(evidence: Evidence, keys: pd.DataFrame) -> Ints:
@@ -156,11 +156,15 @@ def rows_of(evidence: Evidence, keys: pd.DataFrame) -> Ints:
     return index.get_indexer(pd.MultiIndex.from_frame(keys[KEYS])).astype(np.int64)
 
 
-def truths(evidence: Evidence, questions: pd.DataFrame) -> pd.DataFrame:
-    """Settled truths of some questions, as the evidence shows them; the last of each."""
+def truths(evidence: Evidence, questions: pd.DataFrame, first: bool = False) -> pd.DataFrame:
+    """Settled truths of some questions, as the evidence shows them; the last of each, or that which was known first."""
     coded, settled = evidence.coded, evidence.settled
-    wanted = np.isin(coded.settled_question, rows_of(evidence, questions)) & ~coded.settled_rejected
-    return settled[wanted].drop_duplicates(KEYS, keep="last").reset_index(drop=True)
+    wanted = np.flatnonzero(np.isin(coded.settled_question, rows_of(evidence, questions)) & ~coded.settled_rejected)
+    if first:
+        known = wanted[np.argsort(coded.settled_known_at[wanted], kind="stable")]
+        _, place = np.unique(coded.settled_question[known], return_index=True)
+        return settled.iloc[known[place]].reset_index(drop=True)
+    return settled.iloc[wanted].drop_duplicates(KEYS, keep="last").reset_index(drop=True)
 
 
 def row_of(trust: Trust | None, learned: Evidence, n: int, began: float) -> dict[str, Any]:

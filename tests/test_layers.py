@@ -25,10 +25,10 @@ LAYERS = {
     "compile votes padding beside simulate "
     "simulate_lists pair_world unfold unfold_time",
     "inference": "inference.*",
-    "fit": "asking whole_lists number_asking number_simulate number_written densify fitting importance kin summaries "
-    "updating",
+    "fit": "asking whole_lists number_asking number_simulate number_written densify fitting importance kin "
+    "simulate_states summaries updating",
     "belief": "belief items_belief periods_belief lineage number_belief number_believe number_beliefs believe "
-    "believe_all delta_log beliefs beliefs_arviz beliefs_files beliefs_items display echoes held_out "
+    "believe_all delta_log beliefs beliefs_arviz beliefs_files beliefs_items beliefs_rows display echoes held_out "
     "identities plotting timeline",
     "trust": "arviz_groups generate learned model programs ranked saving simulated_sets simulation_calibration trust",
     "use": "ballots baselines comparison config datasets diagnostics in_order peers power_scaling report validation",

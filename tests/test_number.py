@@ -164,7 +164,15 @@ class Parts:
         shared = np.exp(np.clip(self.theta["log_shared"][0], *number.SHARED))
         slope = np.exp(self.theta["numbers_log_slope"][0])
         if np.isnan(truth):
-            return np.asarray(norm.pdf(y, 0.0, np.hypot(slope * scale, shared)))
+            density = norm.pdf(y, 0.0, np.hypot(slope * scale, shared))
+            share = slope * scale**2 / (slope**2 * scale**2 + shared**2)
+            sd = np.sqrt(share / slope) * shared
+            start, stop = self.numbers.gap_offset[self.index : self.index + 2]
+            out = np.ones_like(y)
+            for middle in self.numbers.gap[start:stop]:
+                ends = [(middle + side * self.step - share * y) / sd for side in (-0.5, 0.5)]
+                out = out - (ndtr(ends[1]) - ndtr(ends[0]))
+            return np.asarray(density * out)
         return np.asarray(norm.pdf(truth, 0.0, scale) * norm.pdf(y, slope * truth, shared))
 
     def integral(self, cuts: Floats) -> float:
@@ -174,11 +182,13 @@ class Parts:
 
 
 SETTLED = pd.DataFrame({"entity": ["e01"], "attribute": "margin", "value": [2.5]})
+REJECTED = pd.DataFrame({"entity": "e00", "attribute": "margin", "value": [3.2, -4.0, 3.4], "verdict": "false"})
+"""Two rounding cells of the first question."""
 
 
 @pytest.mark.parametrize("name", ORIGINS)
 def test_marginal_is_brute_force_on_the_nodes(name: str) -> None:
-    evidence = nous.Evidence(random_polls(1, 2, 4), settled=SETTLED)
+    evidence = nous.Evidence(random_polls(1, 2, 4), settled=pd.concat([SETTLED.assign(verdict="true"), REJECTED]))
     trust = known(model_of(origin=ORIGINS[name]), numbers_log_slope=[-0.3])
     with jax.enable_x64(True):
         for question in range(2):
@@ -209,6 +219,79 @@ def test_quadrature_is_the_integral(resolution: float) -> None:
             assert parts.log_marginal == pytest.approx(np.log(whole), abs=1e-3)
             finer = Parts(trust, evidence, question, points=512)
             assert finer.log_marginal == pytest.approx(np.log(whole), abs=1e-5)
+
+
+def test_quadrature_follows_the_edges_of_what_is_rejected() -> None:
+    """The cells of resolution 1, with a shared error of a twentieth of that."""
+    evidence = nous.Evidence(random_polls(2, 2, 4), settled=REJECTED)
+    trust = known(model_of(), shared_Intercept=np.log(0.005))
+    with jax.enable_x64(True):
+        parts = Parts(trust, evidence, 0)
+        assert len(parts.numbers.gap) == 2
+        middles = np.concatenate([parts.value, parts.numbers.gap])
+        edges = np.concatenate([middles + side * parts.step for side in (-0.5, 0.0, 0.5)])
+        steps = np.outer([-1.0, 1.0], [0.0, 2e-3, 5e-3, 0.01, 0.015, 0.02, 0.03, 0.05, 0.1, 0.3, 1.0]).ravel()
+        cuts = np.unique(np.clip(np.concatenate([(edges[:, None] + steps).ravel(), np.linspace(-9, 9, 37)]), -9, 9))
+        place, weight = np.polynomial.legendre.leggauss(12)
+        half = 0.5 * np.diff(cuts)[:, None]
+        y = cuts[:-1, None] + half * (place + 1.0)
+        density = (parts.prior(y.ravel()) * parts.claims(y.ravel())).reshape(y.shape)
+        whole = float((half * weight * density).sum())
+        assert parts.log_marginal == pytest.approx(np.log(whole), abs=2e-3)
+        assert Parts(trust, evidence, 0, points=512).log_marginal == pytest.approx(np.log(whole), abs=2e-5)
+
+
+def test_what_is_rejected_is_out() -> None:
+    """The truth is not in the rounding cell; the rest of the law is as it was, and the claim that said so stays."""
+    claims, trust = polls([12.0, 12.0, 14.0, 9.0]), known(model_of())
+    before, out = belief(claims, trust), belief(claims, trust, fact(12.2, verdict="false"))
+    assert before.probability_of(11.5, 12.5) > 0.1
+    assert out.probability_of(11.5, 12.5) < 1e-9 and out.density(12.0) == 0.0 < out.density(12.6)
+    left = 1.0 - before.probability_of(11.5, 12.5)
+    for low, high in ((-40.0, 11.5), (12.5, 14.0), (11.0, 13.0)):
+        inside = before.probability_of(low, high) - before.probability_of(max(low, 11.5), min(max(high, 11.5), 12.5))
+        expected = inside if high <= 11.5 or low >= 12.5 else before.probability_of(low, high) - (1.0 - left)
+        assert out.probability_of(low, high) == pytest.approx(expected / left, abs=2e-3)
+    assert not 11.5 < out.median < 12.5 and len(out.history()) == 4
+    drawn = out.samples(4000, seed=0)
+    assert not ((drawn > 11.51) & (drawn < 12.49)).any()
+    assert drawn.mean() == pytest.approx(out.mean, abs=5 * out.sd / 63) and drawn.std() == pytest.approx(
+        out.sd, rel=0.1
+    )
+    assert out.points["mean"].sum() == pytest.approx(out.mean, abs=1e-3 * out.sd)
+    assert np.exp(out.points["log_sd"].sum()) == pytest.approx(out.sd, rel=1e-3)
+    table = trust.posteriors(nous.Evidence(claims, settled=fact(12.2, verdict="false"))).numbers
+    assert table is not None and table.mixtures[0].mean == pytest.approx(out.mean, abs=0.02 * out.sd)
+    again = nous.Evidence(claims).reject("race", "margin", 12.0)
+    assert trust.posterior(again.question("race", "margin")).mean == pytest.approx(out.mean, abs=1e-6)
+
+
+def test_draws_count_the_same_whatever_is_rejected() -> None:
+    """A draw under which the rejected number was probable is no less believed than before: the trust has learned."""
+    claims, shift = polls([12.0, 12.0, 12.0]), 6.0
+    trust = known(model_of())
+    two = {name: np.concatenate([value, value], axis=1) for name, value in trust.posterior_draws.items()}
+    two["shift_1|source_sigma"] = np.zeros((1, 2))
+    two["numbers_log_scale"] = np.array([[[0.0], [np.log(shift)]]])
+    both = replace(trust, posterior_draws=two)
+    one = [replace(trust, posterior_draws={n: v[:, i : i + 1] for n, v in two.items()}) for i in range(2)]
+    rejected = fact(12.0, verdict="false")
+    alone = [belief(claims, each, rejected).probability_of(12.5, 13.5) for each in one]
+    assert belief(claims, both, rejected).probability_of(12.5, 13.5) == pytest.approx(np.mean(alone), abs=1e-6)
+
+
+def test_slopes_of_cells_are_their_derivatives() -> None:
+    """Those that are given, against those that jax finds by itself in the same formula."""
+    d, w = (x.ravel() for x in np.meshgrid([0.0, 0.4, 1.7, 4.0, 9.0], [1e-3, 0.05, 0.099, 0.101, 0.9, 4.0]))
+    with jax.enable_x64(True):
+        given = number._slopes(JAX, jnp.asarray(d), jnp.asarray(w))
+        total = jax.grad(lambda d, w: number._chance(JAX, d, w).sum(), (0, 1))(jnp.asarray(d), jnp.asarray(w))
+        used = jax.grad(lambda d, w: number.cell_chance(JAX, d, w).sum(), argnums=(0, 1))(
+            jnp.asarray(d), jnp.asarray(w)
+        )
+    for ours, theirs, taken in zip(given, total, used, strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-7, atol=1e-16)
+        np.testing.assert_array_equal(ours, taken)
 
 
 def test_cells_are_exact_wide_and_narrow_near_and_far() -> None:
@@ -470,8 +553,11 @@ def test_numbers_beside_other_questions(tmp_path: Path) -> None:
     assert "12 numbers" in repr(beliefs)
     colours = evidence.settled[evidence.settled["attribute"] != "allergy"]
     assert beliefs.score(colours)["n"] == 1
-    with pytest.raises(nous.FileError, match="12 of these beliefs are about numbers"):
-        beliefs.write(tmp_path / "beliefs.csv")
+    beliefs.write(tmp_path / "beliefs.csv")
+    read = nous.Beliefs.read(tmp_path / "beliefs.csv")
+    assert read.numbers is not None and read.numbers.mixtures[3].quantile(0.3) == beliefs.numbers.mixtures[3].quantile(
+        0.3
+    )
     trust.save(tmp_path / "trust.nc")
     again = nous.load(tmp_path / "trust.nc")
     assert again.blueprint.domains.scales == trust.blueprint.domains.scales
@@ -554,9 +640,11 @@ BAD: dict[str, tuple[Callable[[], Any], str]] = {
         lambda: known(model_of()).posteriors(nous.Evidence(polls([1.0, 2.0], claim=["a", "b"], weight=[0.6, 1.0]))),
         "column 'weight': 1 claims about numbers are soft, first 'a'",
     ),
-    "rejected": (
-        lambda: belief(polls([1.0]), known(model_of()), fact(2.0).assign(verdict="false")),
-        "column 'verdict' rejects 2.0; of a number a settled truth is allowed",
+    "settled and rejected": (
+        lambda: belief(
+            polls([1.0]), known(model_of()), pd.concat([fact(2.0, verdict="true"), fact(2.3, verdict="false")])
+        ),
+        "settled as 2.0 and column 'verdict' rejects 2.3, which rounds to the same",
     ),
     "two truths": (
         lambda: belief(polls([1.0]), known(model_of()), pd.concat([fact(1.0, time=0.0), fact(2.0, time=1.0)])),

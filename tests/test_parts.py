@@ -295,7 +295,7 @@ def test_what_parts_refuse(small: None) -> None:
     with pytest.raises(nous.QuestionError, match="'soy' is no item"):
         trust.posterior(question).probability_of("soy")
     program = trust.model.program(evidence, learn_from="all")
-    with pytest.raises(nous.ModelError, match="lists of too many items, which are in parts, draws no claims"):
+    with pytest.raises(nous.ModelError, match="a program draws no claims about numbers, lists of items and states"):
         program.simulator({}, 0)
 
 

@@ -416,6 +416,14 @@ def test_words_for_bad_claims(words: str) -> None:
         reliable().posterior(states_of(*WRONG[words]).question("e", "away"))
 
 
+def test_states_as_text_are_states() -> None:
+    """As a csv file holds them whose column has other values too."""
+    rows = [("a", True, 0.0, 4.0, None), ("b", False, 2.0, None, None)]
+    texts = [(source, str(says), *rest) for source, says, *rest in rows]
+    found = [reliable().posterior(states_of(*some).question("e", "away")).probabilities for some in (rows, texts)]
+    pd.testing.assert_series_equal(*found)
+
+
 def test_words_for_other_bad_input() -> None:
     one = states_of(("a", True, 0.0, 4.0, None))
     question, shapes = one.question("e", "away"), {"away": nous.WhileTrue()}
@@ -432,8 +440,6 @@ def test_words_for_other_bad_input() -> None:
     undated = one.with_settled(back[["entity", "attribute", "value"]].iloc[:1])
     with pytest.raises(nous.ModelError, match="settled: column 'time' is missing"):
         reliable().posterior(undated.question("e", "away"))
-    with pytest.raises(nous.ModelError, match="last for a while"):
-        nous.prequential(nous.TrustModel(shapes=shapes), one, start=0.0, every=10.0)
 
 
 # ---------------------------------------------------------------------------------------------------- negative controls
