@@ -6,6 +6,7 @@ The version decides which; asking arviz 1.x for a name of 0.x gives a warning.
 from __future__ import annotations
 
 import warnings
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from typing import Any, NamedTuple
@@ -52,17 +53,35 @@ def loo(log_likelihood: xr.DataArray, posterior: xr.Dataset) -> Loo:
 
     Args:
         log_likelihood: (chain, draw, question).
-        posterior: the draws, by which their efficiency is judged where there are several chains.
+        posterior: the draws, by which their efficiency is judged where there are several chains; that of one chain is
+            judged by how often its draws repeat each other, see `efficiency`.
     """
     import arviz
 
+    alone = efficiency(log_likelihood) if log_likelihood.sizes["chain"] == 1 else None
     data = container({"posterior": posterior, "log_likelihood": log_likelihood.to_dataset(name="questions")})
-    with warnings.catch_warnings():
-        # Large shapes are given back and told by whoever asked.
+    with warnings.catch_warnings(), np.errstate(over="ignore"):
+        # Large shapes are given back and told by whoever asked; candidates for a shape that cannot be overflow in 0.23.
         warnings.filterwarnings("ignore", "Estimated shape parameter of Pareto distribution")
-        raw = arviz.loo(data, pointwise=True)
+        raw = arviz.loo(data, pointwise=True, reff=alone)
     elpd, parameters = (raw.loo_i, raw.p_loo) if first_line() else (raw.elpd_i, raw.p)
     return Loo(np.asarray(elpd), float(parameters), np.asarray(raw.pareto_k), float(raw.good_k), raw)
+
+
+def efficiency(log_likelihood: xr.DataArray) -> float:
+    """Effective share (Kish 1965) of draws that were taken by importance, with as many copies as they weigh.
+
+    Without it the tail of the importance ratios is fitted to the largest of fewer draws than are told, most of them
+    copies: shapes scatter the more, the more draws are taken. arviz 1.x, which takes copies of the cutoff into the
+    tail, then finds large shapes or none.
+
+    Args:
+        log_likelihood: (chain, draw, question).
+    """
+    rows = log_likelihood.transpose("chain", "draw", ...).to_numpy()
+    rows = rows.reshape(rows.shape[0] * rows.shape[1], -1)
+    copies = np.array(list(Counter(row.tobytes() for row in rows).values()), np.float64)
+    return float(copies.sum() / np.square(copies).sum())
 
 
 def stacking_weights(candidates: Mapping[str, Loo]) -> dict[str, float]:

@@ -8,6 +8,7 @@ import numpy as np
 import xarray as xr
 
 from nousppl import beliefs_arviz, saving
+from nousppl.arviz_bridge import efficiency
 from nousppl.evidence import Evidence
 from nousppl.learned import evidence_of, learned_from, unseen_facts, without_later_facts, without_truths
 from nousppl.model import prior_draws
@@ -39,7 +40,10 @@ def groups(
     out["observed_data"] = _values(out["constant_data"])
     if log_likelihood:
         part = learned_from(trust, without_later_facts(trust, evidence), "to_arviz(log_likelihood=True)")
-        out["log_likelihood"] = trust.log_likelihood(part).to_dataset(name="questions")
+        logs = trust.log_likelihood(part)
+        if logs.sizes["chain"] == 1:
+            logs.attrs["efficiency"] = efficiency(logs)
+        out["log_likelihood"] = logs.to_dataset(name="questions")
     if posterior_predictive:
         asked = unseen_facts(trust, evidence)
         beliefs = trust.posteriors(without_truths(asked))

@@ -268,7 +268,8 @@ def leave_one_out(k: ArrayLike, good: float, questions: Sequence[str]) -> Findin
     share = len(bad) / max(len(values), 1)
     advice = (
         f"{share:.1%} of the questions have a Pareto k above {good:.2f}: a few questions decide what is learned, and "
-        "nous.compare is off on them. Look at their claims; take more draws, or nous.cross_validate"
+        "nous.compare is off on them. Look at their claims; take more draws (of nous.SVI also more weighed ones), "
+        "or nous.cross_validate"
     )
     what = listed([questions[int(i)] for i in bad])
     return finding("leave one out (Pareto k)", share > LOO_SHARE, what, share, LOO_SHARE, advice)

@@ -269,7 +269,8 @@ class Trust:
         * with an evidence: constant_data also has the claims (``claim_value``, ``claim_source``, ``claim_question``,
           ``claim_time``) and the questions, and observed_data the ``value`` of each claim;
         * log_likelihood: ``questions``, by draw and question, of the questions that were learned from (settled truths
-          that the fit has not seen are left aside);
+          that the fit has not seen are left aside). Small variational fits keep draws by importance, with copies;
+          the attribute ``efficiency`` of ``questions`` is their effective share, which ``arviz.loo`` takes as ``reff``;
         * posterior_predictive: what is predicted is whether the most probable answer of a question is its truth, for
           questions that are settled in the evidence and whose truth the fit has not seen, from their claims alone:
           ``right`` (0 or 1, by ``fact``), a binary outcome with the belief's probability. observed_data then holds what

@@ -8,6 +8,7 @@ import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
+import jax
 import numpy as np
 import pytest
 
@@ -15,7 +16,25 @@ import nousppl as nous
 from nousppl.datasets import world
 from nousppl.simulate import World
 
-JAX_SETTINGS = ("jax_enable_x64", "jax_debug_nans", "jax_disable_jit", "jax_default_matmul_precision", "jax_platforms")
+JAX_SETTINGS = (
+    "jax_enable_x64",
+    "jax_debug_nans",
+    "jax_disable_jit",
+    "jax_default_matmul_precision",
+    "jax_disable_most_optimizations",
+    "jax_platforms",
+)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Most of the time of the tests would go into optimising code that runs once.
+
+    What is long runs optimised, and so does what tests start as processes: the command line, the notebooks, the README.
+    JAX_DISABLE_MOST_OPTIMIZATIONS=0 has all tests run so.
+    """
+    given = "JAX_DISABLE_MOST_OPTIMIZATIONS" in os.environ
+    if not given and "not long" in config.getoption("markexpr"):
+        jax.config.update("jax_disable_most_optimizations", True)
 
 
 def shared_state() -> dict[str, object]:

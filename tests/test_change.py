@@ -1,4 +1,4 @@
-"""Truths that change: filter, smoother and relaxation against brute force; what time does; learned rates."""
+"""Truths that change: filter, smoother and relaxation against brute force, with negative controls."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-import numpyro.distributions as dist
 import pandas as pd
 import pytest
 import witness
@@ -192,6 +191,41 @@ def test_drawn_paths_follow_the_rate() -> None:
     assert (truth.settled["value"].to_numpy() == second).all() and (truth.settled["time"] == gap).all()
 
 
+def test_a_time_for_each_question() -> None:
+    evidence, trust = case(505, questions=EACH, claims=4)
+    at = np.linspace(0.0, 60.0, EACH)
+    many = trust.posteriors(evidence, at=at)
+    for index in range(EACH):
+        mine = many.probability[many.cell_question == index]
+        one = trust.posterior(evidence.question(f"e{index:02d}", "x"), at=at[index])
+        np.testing.assert_allclose(mine, one.probabilities, rtol=0, atol=SINGLE)
+
+
+def test_the_gradient_is_finite_where_a_problem_is_padded() -> None:
+    """Lanes without a run would make the gradient of the rate not a number, and a fit in folds diverge."""
+    evidence, model = random_case(4, questions=6, claims=4, change=True, soft=False)
+    trust = model.default_trust(draws=1)
+    encoded, features = trust.encoded(evidence), trust.blueprint.plan.features
+    problem = compile_problem(encoded, np.arange(len(evidence.questions)))
+    layout, size = Mould().hold(problem.layout, len(problem.claims))
+    data, draws = ready(trust.blueprint, encoded, problem, layout, trust.asked(), size)
+    data = {name: jnp.asarray(array) for name, array in data.items()}
+
+    def total(log_rate: Any) -> Any:
+        draw = {name: jnp.asarray(value[0]) for name, value in draws.items()} | {"log_rate": log_rate}
+        logs = program.question_logs(JAX, layout, data, exact.theta_of(features, draw, data.get("text_grid")))
+        return jnp.where(data["question_weight"] > 0.0, logs, 0.0).sum()
+
+    assert np.isfinite(jax.jit(jax.grad(total))(jnp.asarray(draws["log_rate"][0]))).all()
+
+
+def test_a_program_draws_no_paths() -> None:
+    evidence, trust = case(501, questions=2, claims=2)
+    program = trust.model.program(evidence, learn_from="all")
+    with pytest.raises(nous.ModelError, match=r"TrustModel.simulate draws them with the path"):
+        program.simulator({}, 0)
+
+
 # ---------------------------------------------------------------------------------------------- negative controls
 
 
@@ -255,263 +289,3 @@ def test_the_control_case_agrees(traced_anew: None) -> None:
 def test_a_broken_rule_is_noticed(rule: str, traced_anew: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(*BROKEN[rule])
     assert not control_difference() < 10 * SINGLE
-
-
-# ------------------------------------------------------------------------------------------------- what time does
-
-
-def told(rows: list[tuple[str, float]], settled: list[tuple[str, float]] = (), **more: Any) -> nous.Evidence:
-    """One question: values with their times, each by a source of its own, and settled values with theirs."""
-    claims = pd.DataFrame(rows, columns=["value", "time"]).assign(entity="maya", attribute="city", **more)
-    claims["source"] = [f"s{i}" for i in range(len(claims))]
-    facts = pd.DataFrame(settled, columns=["value", "time"]).assign(entity="maya", attribute="city")
-    return nous.Evidence(claims, settled=facts if len(facts) else None)
-
-
-def fixed(rate: float, answers: Any = 5, **more: Any) -> Trust:
-    """One draw of a model in which truths change at a rate per unit of time."""
-    sure = {"1": dist.Normal(1.5, 1e-3), "source": dist.HalfNormal(1e-3)}
-    model = nous.TrustModel(change="1", answers={"city": answers}, priors={"reliability": sure}, **more)
-    trust = model.default_trust(draws=1)
-    trust.posterior_draws["change_Intercept"][:] = np.log(rate)
-    return trust
-
-
-def test_relaxation_is_entropy_decay() -> None:
-    rate, K = 0.01, 5
-    evidence, trust = told([("oslo", 0.0), ("rome", 3.0), ("oslo", 10.0)]), fixed(rate, K)
-    now = trust.posterior(evidence.question("maya", "city")).probabilities
-    share = np.array([1, 1, K - 2])  # "other" stands for three answers
-    with jax.enable_x64(True):
-        for later in (1.0, 30.0, 1000.0):
-            kept = np.exp(-rate * later)
-            then = trust.posterior(evidence.question("maya", "city"), at=10.0 + later).probabilities
-            formula = kept * now[then.index] + (1.0 - kept) * share / K
-            np.testing.assert_allclose(then, formula, rtol=0, atol=1e-6)
-            batch = trust.posteriors(evidence, at=10.0 + later).probability
-            np.testing.assert_allclose(batch, formula, rtol=0, atol=1e-6)
-
-
-def test_without_change_the_static_model_is_the_limit() -> None:
-    evidence = told([("oslo", 0.0), ("rome", 3.0), ("oslo", 10.0), ("bonn", 400.0)])
-    slow = fixed(1e-11)
-    still = nous.TrustModel(answers={"city": 5}, priors={"reliability": slow.model.given_priors["reliability"]})
-    still = still.default_trust(draws=1)
-    still.posterior_draws.update({n: v for n, v in slow.posterior_draws.items() if n in still.posterior_draws})
-    question = evidence.question("maya", "city")
-    np.testing.assert_allclose(
-        slow.posterior(question).probabilities, still.posterior(question).probabilities, rtol=0, atol=1e-6
-    )
-
-
-def test_a_settled_truth_holds_at_its_time_only() -> None:
-    evidence, trust = told([("rome", 50.0)], [("oslo", 0.0), ("bonn", 100.0)]), fixed(0.01)
-    question = evidence.question("maya", "city")
-    by_time = {t: trust.posterior(question, at=t).probabilities for t in (0.0, 10.0, 50.0, 90.0, 100.0, 1e5)}
-    assert by_time[0.0]["oslo"] == by_time[100.0]["bonn"] == 1.0
-    assert 0.8 < by_time[10.0]["oslo"] < 1.0 and 0.8 < by_time[90.0]["bonn"] < 1.0
-    assert by_time[50.0]["rome"] > 0.3
-    assert by_time[1e5].drop("other").to_numpy() == pytest.approx(0.2, abs=1e-6)
-
-
-def test_a_rejection_holds_from_its_time_on() -> None:
-    facts = pd.DataFrame({"entity": ["maya"], "attribute": "city", "value": "oslo", "time": [20.0], "verdict": "false"})
-    evidence = told([("oslo", 0.0), ("oslo", 40.0)]).with_settled(facts)
-    question, trust = evidence.question("maya", "city"), fixed(0.001)
-    assert trust.posterior(question, at=0.0).probabilities["oslo"] > 0.01
-    for at in (20.0, 30.0, 40.0, 500.0):
-        assert trust.posterior(question, at=at).probabilities["oslo"] == 0.0
-
-
-def test_points_add_up_and_time_has_its_row() -> None:
-    evidence, trust = told([("oslo", 0.0), ("rome", 3.0), ("oslo", 300.0), ("rome", 310.0)]), fixed(0.005)
-    question = evidence.question("maya", "city")
-    for at in (305.0, 200.0, 1000.0):
-        belief = trust.posterior(question, at=at)
-        points = belief.points["points"]
-        assert points.sum() == pytest.approx(belief.log_odds[-1, belief.top], abs=1e-9)
-        assert abs(points["time"]) > 0.1
-        history = belief.history()
-        # The belief drifts between two claims.
-        assert (history["prior"].to_numpy()[1:] != history["posterior"].to_numpy()[:-1]).any()
-    assert trust.posterior(question, at=200.0).answer != trust.posterior(question, at=1e6).answer
-
-
-def test_what_is_known_by_a_time() -> None:
-    evidence, trust = told([("oslo", 0.0), ("rome", 30.0)], known_at=[0.0, 90.0]), fixed(0.01)
-    question = evidence.question("maya", "city")
-    early = trust.posterior(question, at=30.0, known_by=50.0)
-    assert len(early.question.claims) == 1 and early.answer == "oslo"
-    assert trust.posterior(question, at=30.0).probabilities["rome"] > 0.3
-    batch = trust.posteriors(evidence, at=30.0, known_by=50.0).probabilities
-    np.testing.assert_allclose(batch["probability"], early.probabilities[batch["answer"]], rtol=0, atol=1e-6)
-    assert nous.posterior(question, trust, at=30.0, known_by=50.0).probability == early.probability
-
-
-def test_a_time_for_each_question() -> None:
-    evidence, trust = case(505, questions=EACH, claims=4)
-    at = np.linspace(0.0, 60.0, EACH)
-    many = trust.posteriors(evidence, at=at)
-    for index in range(EACH):
-        mine = many.probability[many.cell_question == index]
-        one = trust.posterior(evidence.question(f"e{index:02d}", "x"), at=at[index])
-        np.testing.assert_allclose(mine, one.probabilities, rtol=0, atol=SINGLE)
-
-
-# ------------------------------------------------------------------------------------------------ learned rates
-
-
-WORLD = nous.TrustModel(
-    change="1 + (1|attribute)",
-    origin=None,
-    errors=nous.Errors(difficulty=False),
-    answers={"job": list("abcdef"), "mood": list("uvwxyz")},
-)
-RATES = {"job": 1 / 300.0, "mood": 1 / 10.0}
-
-
-def world(seed: int, entities: int = 150) -> tuple[nous.Evidence, pd.DataFrame, pd.Series]:
-    """Claims about jobs, which stay, and moods, which do not; the truth at the time of each claim is settled for half
-    of the entities. Also: what is true of the others, and true parameters."""
-    rng = np.random.default_rng(seed)
-    rows = [
-        (f"e{e:03d}", attribute, f"s{rng.integers(12):02d}", time)
-        for e in range(entities)
-        for attribute in RATES
-        for time in np.sort(rng.uniform(0.0, 100.0, 6))
-    ]
-    design = pd.DataFrame(rows, columns=["entity", "attribute", "source", "time"])
-    design["claim"] = [f"c{i}" for i in range(len(design))]
-    logs = np.log([RATES[name] for name in sorted(RATES)])
-    given = {"change_Intercept": logs.mean(), "change_1|attribute_sigma": 1.0, "change_1|attribute": logs - logs.mean()}
-    truth, evidence = WORLD.simulate(design, seed, given)
-    facts = evidence.claims[["entity", "attribute", "time"]].assign(
-        value=truth.truths[evidence.claims["claim"]].to_numpy()
-    )
-    known = facts["entity"] < f"e{entities // 2:03d}"
-    return evidence.with_settled(facts[known]), facts[~known], pd.Series(truth.parameters)
-
-
-@pytest.fixture(scope="module")
-def learned() -> tuple[Trust, nous.Evidence, pd.DataFrame]:
-    evidence, rest, _ = world(0)
-    return WORLD.fit(evidence, nous.SVI(steps=1500), learn_from="settled"), evidence, rest
-
-
-def test_rates_are_learned(learned: tuple[Trust, nous.Evidence, pd.DataFrame]) -> None:
-    trust, _, _ = learned
-    draws = trust.flat["change_Intercept"][:, None] + trust.flat["change_1|attribute"]
-    for column, name in enumerate(sorted(RATES)):
-        z = (np.log(RATES[name]) - draws[:, column].mean()) / draws[:, column].std()
-        assert abs(z) < 3.0, (name, z)
-        assert draws[:, column].std() < 0.5
-
-
-def test_old_news_is_believed_as_far_as_it_holds(learned: tuple[Trust, nous.Evidence, pd.DataFrame]) -> None:
-    """The truths of other entities, at times between and after their claims, come true as often as believed."""
-    trust, evidence, rest = learned
-    for attribute, hold in (("job", 0.7), ("mood", 0.7)):
-        asked = rest[rest["attribute"] == attribute].groupby(["entity", "attribute"]).last()
-        # The last claim of each is left out, and its time asked about.
-        earlier = evidence.without(evidence.claims.groupby(["entity", "attribute"])["claim"].last().to_list())
-        earlier = earlier.with_settled(None)
-        times = asked["time"].reindex(pd.MultiIndex.from_frame(earlier.questions[["entity", "attribute"]])).fillna(0.0)
-        table = trust.posteriors(earlier, at=times.to_numpy()).frame.set_index(["entity", "attribute"]).loc[asked.index]
-        right = (table["answer"] == asked["value"]).to_numpy(float)
-        believed = table["probability"].to_numpy()
-        assert abs(right.mean() - believed.mean()) < 4.0 * np.sqrt((believed * (1 - believed)).sum()) / len(right)
-        assert (believed.mean() > hold) == (attribute == "job")
-
-
-@pytest.mark.long
-def test_a_static_model_is_worse_on_a_changing_world(learned: tuple[Trust, nous.Evidence, pd.DataFrame]) -> None:
-    trust, evidence, rest = learned
-    last = rest.groupby(["entity", "attribute"]).last().reset_index()
-    hidden = evidence.with_settled(None)
-    changing = trust.posteriors(hidden, at=100.0).score(last)
-    one_each = evidence.settled.groupby(["entity", "attribute"]).last().reset_index()
-    still = nous.TrustModel(origin=None, errors=WORLD.errors, answers=WORLD.answers)
-    static = still.fit(hidden.with_settled(one_each), nous.SVI(steps=800)).posteriors(hidden).score(last)
-    assert changing["log_loss"] < static["log_loss"] - 0.05
-
-
-def test_a_trust_is_saved_with_its_rates(learned: tuple[Trust, nous.Evidence, pd.DataFrame], tmp_path: Any) -> None:
-    trust, evidence, _ = learned
-    trust.save(tmp_path / "trust.nc")
-    again = nous.load(tmp_path / "trust.nc")
-    assert again.model.change == "1 + (1|attribute)"
-    np.testing.assert_array_equal(
-        again.posteriors(evidence, at=120.0).probability, trust.posteriors(evidence, at=120.0).probability
-    )
-
-
-# ------------------------------------------------------------------------------------------------------- mistakes
-
-
-@pytest.mark.parametrize(
-    ("given", "words"),
-    [
-        ({"errors": nous.Errors(trap=True)}, r"Errors\(trap=True\) beside change"),
-        ({"errors": nous.Errors(correlation=True)}, r"Errors\(correlation=True\) beside change"),
-        ({"origin": nous.Origin(order="unknown")}, r"Origin\(order='unknown'\) beside change"),
-    ],
-)
-def test_what_does_not_go_with_change(given: dict[str, Any], words: str) -> None:
-    with pytest.raises(nous.ModelError, match=words):
-        nous.TrustModel(change="1", **given)
-
-
-def test_rates_are_of_questions() -> None:
-    with pytest.raises(nous.ModelError, match="column 'source' is not one of a question; allowed are entity and attr"):
-        nous.TrustModel(change="1 + (1|source)").default_trust()
-
-
-def test_everything_has_a_time() -> None:
-    trust = fixed(0.01)
-    with pytest.raises(
-        nous.ModelError, match=r"claims: column 'time' is missing in 1 of 2 claims, first of entity 'maya"
-    ):
-        trust.posteriors(told([("oslo", 0.0), ("rome", np.nan)]))
-    with pytest.raises(
-        nous.ModelError, match=r"settled: column 'time' is missing in 1 of 1 rows, first of entity 'maya"
-    ):
-        trust.posteriors(told([("oslo", 0.0)], [("rome", np.nan)]))
-
-
-def test_times_asked_about() -> None:
-    evidence, trust = told([("oslo", 0.0)]), fixed(0.01)
-    with pytest.raises(nous.QuestionError, match="at: 2 times for 1 questions"):
-        trust.posteriors(evidence, at=[1.0, 2.0])
-    still = nous.TrustModel(answers={"city": 5})
-    with pytest.raises(nous.ModelError, match="a truth that changes needs change"):
-        still.fit(told([("oslo", 0.0)], [("rome", 1.0), ("oslo", 2.0)]), learn_from="settled")
-
-
-def test_a_program_draws_no_paths() -> None:
-    evidence, trust = case(501, questions=2, claims=2)
-    program = trust.model.program(evidence, learn_from="all")
-    with pytest.raises(nous.ModelError, match=r"TrustModel.simulate draws them with the path"):
-        program.simulator({}, 0)
-
-
-def test_priors_show_the_rate() -> None:
-    assert str(nous.TrustModel(change="1 + (1|attribute)").priors()["change"]["1"]).startswith("Normal")
-    assert nous.TrustModel(change="1", priors={"change": {"1": dist.Normal(-1.0, 1.0)}}).change == "1"
-
-
-def test_the_gradient_is_finite_where_a_problem_is_padded() -> None:
-    """Lanes without a run would make the gradient of the rate not a number, and a fit in folds diverge."""
-    evidence, model = random_case(4, questions=6, claims=4, change=True, soft=False)
-    trust = model.default_trust(draws=1)
-    encoded, features = trust.encoded(evidence), trust.blueprint.plan.features
-    problem = compile_problem(encoded, np.arange(len(evidence.questions)))
-    layout, size = Mould().hold(problem.layout, len(problem.claims))
-    data, draws = ready(trust.blueprint, encoded, problem, layout, trust.asked(), size)
-    data = {name: jnp.asarray(array) for name, array in data.items()}
-
-    def total(log_rate: Any) -> Any:
-        draw = {name: jnp.asarray(value[0]) for name, value in draws.items()} | {"log_rate": log_rate}
-        logs = program.question_logs(JAX, layout, data, exact.theta_of(features, draw, data.get("text_grid")))
-        return jnp.where(data["question_weight"] > 0.0, logs, 0.0).sum()
-
-    assert np.isfinite(jax.jit(jax.grad(total))(jnp.asarray(draws["log_rate"][0]))).all()

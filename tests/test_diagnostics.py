@@ -12,6 +12,7 @@ import numpy as np
 import numpyro.distributions as dist
 import pandas as pd
 import pytest
+import xarray as xr
 from scipy.stats import multivariate_normal
 
 import nousppl as nous
@@ -282,6 +283,26 @@ def test_the_shape_of_a_known_tail_is_found(k: float) -> None:
     logs = k * np.random.default_rng(1).exponential(size=20_000)
     assert arviz_bridge.pareto_k(logs) == pytest.approx(k, abs=0.2)
     assert arviz_bridge.pareto_k(-logs) < 0
+
+
+def test_copies_of_draws_do_not_lengthen_the_tails(monkeypatch: pytest.MonkeyPatch) -> None:
+    """300 draws with the tails of normal log likelihoods, taken by importance until they are 6,000."""
+    rng = np.random.default_rng(0)
+    weight, logs = rng.gamma(0.5, size=300), rng.normal(scale=0.3, size=(300, 200))
+    taken = np.searchsorted(np.cumsum(weight) / weight.sum(), (np.arange(6000) + 0.5) / 6000)
+    likelihood = xr.DataArray(logs[taken][None], dims=("chain", "draw", "question"))
+    posterior = xr.Dataset({"x": (("chain", "draw"), rng.normal(size=(1, 6000)))})
+    kish = weight.sum() ** 2 / np.square(weight).sum()
+    assert arviz_bridge.efficiency(likelihood) == pytest.approx(kish / 6000, rel=0.01)
+    assert arviz_bridge.efficiency(likelihood[:, np.unique(taken, return_index=True)[1]]) == 1.0
+
+    def too_large() -> float:
+        found = arviz_bridge.loo(likelihood, posterior)
+        return float((~(found.pareto_k <= found.good_k)).mean())
+
+    assert too_large() <= checks.LOO_SHARE
+    monkeypatch.setattr(arviz_bridge, "efficiency", lambda _: 1.0)
+    assert too_large() > 3 * checks.LOO_SHARE
 
 
 def test_batches_give_the_ratios_of_the_whole(
