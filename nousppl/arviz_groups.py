@@ -66,7 +66,7 @@ def claims(trust: Trust, evidence: Evidence) -> xr.Dataset:
             "claim_question": ("claim", names[coded.claim_question]),
             "claim_time": ("claim", coded.claim_time),
             "question_claims": ("question", np.diff(coded.claim_start)),
-            "question_answers": ("question", encoded.cells.size),
+            "question_answers": ("question", encoded.cells.size[: len(names)]),
         },
         {
             "claim": np.array([str(name) for name in coded.claim_id], object),

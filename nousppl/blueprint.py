@@ -86,8 +86,15 @@ def draw_up(model: TrustModel, evidence: Evidence | None, questions: NDArray[np.
     if evidence is not None and model.origin is not None and column is not None:
         affinity = find_pairs(column, evidence.covariates, evidence.coded, questions, model.origin.order)
     domains = Domains.of(model.answers, evidence, model.shapes)
-    denials = evidence is None or bool((evidence.coded.claim_denied >= 0).any())
+    denials = evidence is None or _denies(model, evidence)
     return assemble(model, encodings, bias, domains, affinity=affinity, denials=denials)
+
+
+def _denies(model: TrustModel, evidence: Evidence) -> bool:
+    """Whether claims about one-of-several questions deny anything; denials of items have parameters of their own."""
+    coded = evidence.coded
+    denied = coded.questions["attribute"].iloc[coded.claim_question[coded.claim_denied >= 0]]
+    return not bool(denied.isin(list(model.shapes)).all())
 
 
 def assemble(

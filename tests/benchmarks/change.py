@@ -84,6 +84,8 @@ def recovery() -> list[Row]:
         best.append(float(with_truth(trust, parameters).posteriors(hidden, at=times).score(last)["log_loss"]))
     share = float(np.concatenate(inside).mean())
     ece = float(np.mean([score(part, 0)["ece"] for part in parts]))
+    together = score(Marks(*(np.concatenate(column) for column in zip(*parts, strict=True))), 0)
+    n, pooled = int(together["n"]), float(together["ece"])
     where = f"{SEEDS} worlds of 450 questions and 2,700 claims, half settled, truth at the last claim of the others"
     count = len(np.concatenate(inside))
     return [
@@ -92,6 +94,7 @@ def recovery() -> list[Row]:
         at_most(
             "change: log loss over that of the true parameters", where, SEEDS, np.mean(losses) / np.mean(best), 1.03
         ),
+        at_most("change: calibration error of all worlds together", where, n, pooled, 0.02),
         shown("change: calibration error of a world, mean", where, SEEDS, ece),
     ]
 
