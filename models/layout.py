@@ -100,6 +100,8 @@ class Layout(NamedTuple):
     """True where some domains are open, so that the popularity of wrong answers may have to be clipped."""
     orders: bool
     """True where some question is averaged over several orders."""
+    in_place: bool = False
+    """True where the slots are the claims in their own order, so that nothing need be gathered."""
     denials: bool = False
     """True where some claims deny an answer."""
     lasting: bool = False

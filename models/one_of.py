@@ -120,7 +120,7 @@ def over_difficulty(
 def prepare(xp: Namespace, layout: Layout, data: dict[str, Array], theta: dict[str, Array]) -> Terms:
     """Origins and popularity of all claims: everything that does not depend on reliability."""
     if layout.origins:
-        alpha = xp.exp(xp.take(theta["log_concentration"], data["slot_claim"])) * data["slot_looks"]
+        alpha = xp.exp(of_slots(xp, layout, data, theta["log_concentration"])) * data["slot_looks"]
         echoes = echo(xp, layout, data, theta | {"concentration": alpha})
     else:
         ones = data["slot_looks"]
@@ -131,6 +131,12 @@ def prepare(xp: Namespace, layout: Layout, data: dict[str, Array], theta: dict[s
         row, term = data["row_uniform"], confusion(xp, layout, data, theta)
         return Terms(echoes, row, row, term, term)
     return _popular(xp, layout, data, theta, echoes)
+
+
+def of_slots(xp: Namespace, layout: Layout, data: dict[str, Array], of_claims: Array) -> Array:
+    """(slots,) what the claim of each slot has."""
+    there = layout.in_place and of_claims.shape[0] == layout.slots
+    return of_claims if there else xp.take(of_claims, data["slot_claim"])
 
 
 def confusion(xp: Namespace, layout: Layout, data: dict[str, Array], theta: dict[str, Array]) -> Array:
@@ -169,7 +175,7 @@ def betas(xp: Namespace, layout: Layout, data: dict[str, Array], theta: dict[str
     """beta of each claim where it has a formula, else the one of all claims."""
     if "log_beta" not in theta:
         return Betas(theta["beta"], theta["beta"], theta["beta"])
-    slot = xp.exp(xp.take(theta["log_beta"], data["slot_claim"]))
+    slot = xp.exp(of_slots(xp, layout, data, theta["log_beta"]))
     row = by_row_of_slot(xp, layout, data, slot)
     return Betas(row, xp.take(slot, data["entry_slot"]), xp.take(slot, data["term_slot"]))
 
@@ -261,9 +267,9 @@ def claim_logs(
         (slots,) log p(claim | a truth not named before), and (entries,) what is added to it where the entry's cell is
         the truth.
     """
-    claim, slot = data["slot_claim"], data["term_slot"]
-    ceiling = xp.take(data["claim_ceiling"], claim) if layout.ceiling else None
-    logit = xp.take(theta["logit"], claim)
+    slot = data["term_slot"]
+    ceiling = of_slots(xp, layout, data, data["claim_ceiling"]) if layout.ceiling else None
+    logit = of_slots(xp, layout, data, theta["logit"])
     right, wrong = reliability(xp, logit, ceiling, difficulty)
     clipped = layout.open and layout.popularity
     odds = right / wrong if clipped else right
@@ -360,13 +366,12 @@ def own_logs(
 ) -> tuple[Array, Array]:
     """As `claim_logs` where claims are `alone`: (slots,) log p(claim | another truth), and (slots,) what is added to it
     where the answer that it names is the truth."""
-    claim = data["slot_claim"]
-    logit, law = xp.take(theta["logit"], claim), terms.wrong_row
+    logit, law = of_slots(xp, layout, data, theta["logit"]), terms.wrong_row
     if not (layout.origins or layout.ceiling or layout.notes):
         # The ratio of the two likelihoods is that of right and wrong.
         log_law, logit = xp.log(law), within(xp, logit + difficulty)
         return xp.log(xp.sigmoid(-logit)) + log_law, logit - log_law
-    ceiling = xp.take(data["claim_ceiling"], claim) if layout.ceiling else None
+    ceiling = of_slots(xp, layout, data, data["claim_ceiling"]) if layout.ceiling else None
     right, wrong = reliability(xp, logit, ceiling, difficulty)
     fresh, repeated, other = terms.echo.fresh, terms.echo.repeated, wrong * law
     base = fresh * other + repeated

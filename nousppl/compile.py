@@ -344,6 +344,7 @@ def _layout(encoded: Encoded, slots: Slots, questions: Ints, claims: Ints, data:
         ceiling=bool(np.isfinite(data["claim_ceiling"]).any()),
         open=bool(data["row_open"].any()),
         orders=bool((slots.orders > 1).any()),
+        in_place=np.array_equal(slots.claim, np.arange(len(claims))),
         shaped="entry_shaped" in data,
         sets=len(data.get("any_entry", ())),
         set_cells=len(data.get("anycell_cell", ())),

@@ -135,7 +135,7 @@ def ladder(layout: Layout) -> Layout:
         rounds = step.bit_length() - 1
         if all(getattr(layout, name) <= size for name, size in sizes.items()) and layout.rounds <= rounds:
             # A single belief carries its claims through time by itself.
-            return layout._replace(**sizes, rounds=rounds, orders=True, lanes=())  # type: ignore[arg-type]
+            return layout._replace(**sizes, rounds=rounds, orders=True, in_place=False, lanes=())  # type: ignore[arg-type]
         step *= 2
 
 
@@ -150,7 +150,7 @@ def roomy(layout: Layout) -> Layout:
         if getattr(layout, of_cells):
             sizes |= {of_entries: entries, of_cells: held.cells}
     rounds = max(held.rounds, (held.slots - 1).bit_length())
-    return held._replace(**sizes, rounds=rounds)  # type: ignore[arg-type]
+    return held._replace(**sizes, rounds=rounds, in_place=False)  # type: ignore[arg-type]
 
 
 def rounded(layouts: list[Layout]) -> Layout:
@@ -172,6 +172,7 @@ def rounded(layouts: list[Layout]) -> Layout:
         ceiling=any(layout.ceiling for layout in layouts),
         open=any(layout.open for layout in layouts),
         orders=any(layout.orders for layout in layouts),
+        in_place=all(layout.in_place for layout in layouts),
         shaped=any(layout.shaped for layout in layouts),
         parts=any(layout.parts for layout in layouts),
         denials=any(layout.denials for layout in layouts),
