@@ -107,6 +107,7 @@ class Number:
         spread: formula of the log standard deviation of a source's error, in units of the attribute's scale.
         shared: formula of the log standard deviation of the error that the claims about a question share, in units of
             the attribute's scale; over columns of claims, of which the mean over the claims of the question counts.
+            "1 + (1|attribute)" lets several attributes differ.
         centre: of the attribute, in place of the median of its claims.
         scale: in place of the robust standard deviation of its claims.
     """
@@ -116,7 +117,7 @@ class Number:
     unit: str = ""
     bias: str = "0 + (1|source)"
     spread: str = "1 + (1|source)"
-    shared: str = "1 + (1|attribute)"
+    shared: str = "1"
     centre: float | None = None
     scale: float | None = None
 

@@ -59,7 +59,6 @@ KNOWN: dict[str, Any] = {
     "numbers_log_scale": [0.0],
     "numbers_log_slope": [0.0],
     "shared_Intercept": np.log(0.2),
-    "shared_1|attribute_sigma": 0.0,
 }
 
 
@@ -619,7 +618,7 @@ def test_a_fit_finds_bias_spread_and_shared_error() -> None:
     trust = model_of(origin=None).fit(evidence, method=nous.SVI(steps=600), seed=0)
     draws = trust.flat
     found = {
-        "shared": (draws["shared_Intercept"] + draws["shared_1|attribute"][:, 0], np.log(0.3)),
+        "shared": (draws["shared_Intercept"], np.log(0.3)),
         "slope": (draws["numbers_log_slope"][:, 0], np.log(0.7)),
         "spread of s3": (draws["spread_Intercept"] + draws["spread_1|source"][:, 3], np.log(0.6)),
         "bias of s0 over s1": (draws["shift_1|source"][:, 0] - draws["shift_1|source"][:, 1], 1.2),

@@ -33,9 +33,8 @@ KINDS = ("Pres-P", "Pres-G", "Sen-G", "House-G", "Gov-G")
 def model(weights: bool) -> nous.TrustModel:
     """Pollsters with a bias and a spread each, or all alike; polls do not repeat each other."""
     source = " + (1|source)" if weights else ""
-    shape = nous.Number(
-        1.0, " points", bias="0 + (1|partisan) + (1|cycle)" + source, spread="1 + (1|attribute)" + source
-    )
+    bias, by_kind = "0 + (1|partisan) + (1|cycle)" + source, "1 + (1|attribute)"
+    shape = nous.Number(1.0, " points", bias=bias, spread=by_kind + source, shared=by_kind)
     return nous.TrustModel(reliability="1", origin=None, errors=NO_SHARED, shapes=dict.fromkeys(KINDS, shape))
 
 
