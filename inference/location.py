@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from nousppl.models.program import Plan, Predictor
+from nousppl.models.program import OF_QUESTIONS, Plan, Predictor
 
 Values = dict[str, Any]
 Arrays = dict[str, Any]
@@ -53,8 +53,11 @@ def links(plan: Plan, data: dict[str, Any]) -> tuple[tuple[Link, ...], Arrays]:
 
 def _of_predictor(plan: Plan, predictor: Predictor, data: dict[str, Any]) -> tuple[list[Link], Arrays]:
     sizes = {site.name: site.size or 0 for site in plan.sites if site.scale and site.prior.family == "Normal"}
-    # Claims that only pad a problem are none of its slots'.
-    real = np.unique(data["slot_claim"])
+    # What only pads a problem are claims that are none of its slots', and questions that weigh nothing.
+    if predictor.part == OF_QUESTIONS:
+        real = np.flatnonzero(np.asarray(data["question_weight"]) > 0.0)
+    else:
+        real = np.unique(data["slot_claim"])
     value, index, fixed_columns = (data[f"{predictor.part} {what}"][:, real] for what in ("value", "index", "fixed"))
     terms = {
         name: index[place]

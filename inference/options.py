@@ -118,8 +118,11 @@ class NUTS:
     kernel: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if self.num_warmup < 0 or self.num_samples < 1 or self.num_chains < 1:
-            raise InferenceError("NUTS: num_samples and num_chains must be at least 1, num_warmup at least 0")
+        if self.num_warmup < 0 or self.num_samples < 4 or self.num_chains < 1:
+            raise InferenceError(
+                "NUTS: num_samples must be at least 4, since chains are compared in halves, num_chains at least 1 and "
+                "num_warmup at least 0"
+            )
         if self.chain_method not in CHAIN_METHODS:
             raise InferenceError(
                 f"NUTS(chain_method={self.chain_method!r}): allowed are 'parallel', 'sequential' and 'vectorized'"

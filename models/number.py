@@ -28,6 +28,9 @@ SHARED = (-9.0, 3.0)
 """The same for the log of the error that the claims of a question share, which is never 0."""
 NARROW = 0.1
 """Rounding cells narrower than so many standard deviations are integrated by a series."""
+OUTLYING = 300.0
+"""Standard deviations of what can be seen beyond which no nodes are laid: thousands of claims would have to agree there
+before anything were probable."""
 FARTHEST = 30.0
 """Standard deviations beyond which the normal law has nothing left."""
 
@@ -253,12 +256,17 @@ def centres_of(xp: Namespace, given: Numbers) -> Centres:
     known = given.settled > 0.5
     mean = xp.where(known, given.slope * given.truth, 0.0 * given.truth)
     sd = xp.where(known, given.shared, seen_sd(given))
-    centres = Centres(given.value - given.bias, given.spread, given.group, given.step, mean, sd)
+    most = OUTLYING * seen_sd(given)[:, None]
+
+    def near(x: Array) -> Array:
+        return xp.minimum(xp.maximum(x, -most), most)
+
+    centres = Centres(near(given.value - given.bias), given.spread, given.group, given.step, mean, sd)
     if given.gap is None or given.gap_real is None:
         return centres
     share, fall = (x[:, None] for x in truth_given_seen(given))
     # Of what only pads at the prior.
-    middle = xp.where(given.gap_real > 0.5, given.gap / share, mean[:, None])
+    middle = near(xp.where(given.gap_real > 0.5, given.gap / share, mean[:, None]))
     half = 0.5 * given.step[:, None] / share
     edges = xp.stack([middle - half, middle + half]).swapaxes(0, 1).reshape(middle.shape[0], 2 * middle.shape[1])
     return centres._replace(edge=edges, edge_sd=(fall / share)[:, 0])

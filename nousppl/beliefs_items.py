@@ -60,12 +60,14 @@ def item_table(
 
 
 def item_marks(beliefs: Beliefs, settled: pd.DataFrame) -> Marks:
-    """Whether each item of the settled questions holds, against its probability.
+    """Whether each item of the settled questions holds, against its probability; rejections are left out.
 
     Raises:
         EvidenceError: no settled fact is about a set-valued question of these.
     """
     table = beliefs.items
+    if "verdict" in settled:
+        settled = settled[settled["verdict"].astype(str).str.lower() != "false"]
     facts = settled[["entity", "attribute", "value"]].drop_duplicates(["entity", "attribute"])
     table = table.merge(facts, on=["entity", "attribute"])
     if not len(table):

@@ -54,6 +54,7 @@ METHODS: dict[str, type[SVI] | type[NUTS]] = {"svi": SVI, "nuts": NUTS}
 """Tables of options within that of the fit."""
 NUMBER = (float, int)
 EITHER = {"popularity": (bool, str), "difficulty": (bool, str), "learning_rate": NUMBER, "tolerance": NUMBER}
+EITHER |= dict.fromkeys(("resolution", "centre", "scale"), NUMBER)
 """Arguments that take values of several kinds."""
 WORDS = {str: "text", int: "a whole number", float: "a number", bool: "true or false", dict: "a table"}
 

@@ -230,7 +230,7 @@ class _Population:
                 tables.append((table, table.T.tocsr(), unnamed[attribute]))
         rows = max(SCORED // max(size, 1), 1)
         pairs = [_best(tables, first, min(rows, size - first), size, most) for first in range(0, size, rows)]
-        pair = np.unique(np.concatenate(pairs))
+        pair = np.unique(np.concatenate([*pairs, np.zeros(0, np.int64)]))
         return pair // size, pair % size
 
     def named(self, pairs: pd.DataFrame | Iterable[tuple[Any, Any]]) -> tuple[Ints, Ints]:

@@ -88,9 +88,11 @@ def normalised(logs: Floats) -> Floats:
 def kernels(numbers: Numbers, question: int, found: Found, q: int) -> tuple[Floats, Floats]:
     """(draws, G) mean and standard deviation of the truth given each node, in the unit of the values."""
     scale, slope, shared = found.scale[:, q, None], found.slope[:, q, None], found.shared[:, q, None]
-    share = slope * scale**2 / (slope**2 * scale**2 + shared**2)
-    # A node stands for its part of the line.
-    sd = np.sqrt(share / slope * shared**2 + (share * found.width[:, q]) ** 2 / 12.0)
+    seen = slope**2 * scale**2 + shared**2
+    share = slope * scale**2 / seen
+    # A node stands for its part of the line; one beside a gap in which nothing is probable not for that.
+    width = np.minimum(found.width[:, q], np.sqrt(seen))
+    sd = np.sqrt(share / slope * shared**2 + (share * width) ** 2 / 12.0)
     attribute = numbers.attribute[question]
     unit = numbers.scale[attribute]
     return numbers.centre[attribute] + unit * share * found.node[:, q], unit * sd
@@ -154,18 +156,24 @@ def _pieces(answers: Answers, questions: Ints) -> Iterator[tuple[Problem, Layout
     encoded = answers.encoded
     problems = [compile_problem(encoded, piece, answers.seed) for piece in chunks(encoded, questions, CHUNK)]
     size = max(max(len(problem.claims) for problem in problems), 1)
-    layout = problems[0].layout if len(problems) == 1 else rounded([problem.layout for problem in problems])
+    layouts = [_with_room(problem.layout) for problem in problems]
+    layout = layouts[0] if len(problems) == 1 else rounded(layouts)
     if answers.mould is not None:
         layout, size = answers.mould.hold(layout, size)
     for problem in problems:
         yield problem, layout._replace(points=POINTS), size
 
 
+def _with_room(layout: Layout) -> Layout:
+    """A layout with room for a claim, also where there is none: what pads a question refers to the first."""
+    return layout._replace(slots=max(layout.slots, 1), rows=max(layout.rows, 1))
+
+
 def one_number(
     blueprint: Blueprint, encoded: Encoded, draws: Draws, problem: Problem
 ) -> tuple[ByClaim, dict[str, Any]]:
     """The likelihoods of the claims of one question at the nodes, and the parameters of its claims."""
-    held = rounded([problem.layout])
+    held = rounded([_with_room(problem.layout)])
     layout = held._replace(points=POINTS, numbers=whole_width(held.numbers))
     data, parameters = ready(blueprint, encoded, problem, layout, draws, layout.slots)
     return in_blocks(layout, blueprint.plan.features, True, data, parameters)[0], parameters

@@ -15,6 +15,8 @@ from nousppl.errors import ModelError
 from nousppl.models.shapes import Number
 from nousppl.ragged import Floats, Ints, offsets
 
+FARTHEST = 2.0**53
+"""Multiples of the resolution beyond which numbers are not told apart."""
 FREEDOM = 3.0
 """Degrees of freedom of the law of claims that are no proper measurements: Student's t with the attribute's scale."""
 RANGE = 8.0
@@ -153,6 +155,7 @@ def find_numbers(coded: Coded, shapes: Mapping[Any, Any], scales: Scales) -> Num
         mine = np.flatnonzero(of_answer == i)
         raw[mine] = _as_numbers(coded, name, mine)[mine]
     held = np.flatnonzero(of_answer >= 0)
+    _refuse_far(coded, held, raw[held], resolution[of_answer[held]])
     code = np.zeros(len(raw), np.int64)
     # A little more than half, so that 0.285 and 28.5 fall on the same side whatever their last digit in base 2.
     code[held] = np.floor(raw[held] / resolution[of_answer[held]] + 0.5 + 1e-9).astype(np.int64)
@@ -165,6 +168,19 @@ def find_numbers(coded: Coded, shapes: Mapping[Any, Any], scales: Scales) -> Num
     known = attribute >= 0
     truth[known] = (truth[known] - centre[attribute[known]]) / scale[attribute[known]]
     return Numbers(tuple(kinds), attribute, centre, scale, step, code, value, log_wide, truth, gap_offset, gap)
+
+
+def _refuse_far(coded: Coded, held: Ints, value: Floats, resolution: Floats) -> None:
+    """Numbers so large that neighbouring multiples of the resolution are one and the same in double precision."""
+    far = np.abs(value) > FARTHEST * resolution
+    if far.any():
+        first = int(far.argmax())
+        row = coded.questions.iloc[int(_question(coded)[held[first]])]
+        most = f"{FARTHEST * resolution[first]:g}, 2^53 times the resolution"
+        raise ModelError(
+            f"claims or settled: column 'value' is {value[first]:g} for entity {row['entity']!r}, attribute "
+            f"{row['attribute']!r}; allowed are numbers up to {most}"
+        )
 
 
 def log_wide_mass(value: Floats, step: Floats) -> Floats:

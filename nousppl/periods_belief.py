@@ -109,4 +109,10 @@ def quantiles(cells: PeriodCells, draws: Floats, start: float, mean: Floats) -> 
     top = start + 1.0
     while below(top) < max(LEVELS) and top - start < 1e12:
         top = start + 2.0 * (top - start)
-    return [float(brentq(lambda time, p=p: below(time) - p, start, top, xtol=1e-9)) for p in LEVELS]
+    out = []
+    for p in LEVELS:
+        # Of an end that is all but certain to lie outside, the nearer bound.
+        crossed = below(start) < p <= below(top)
+        found = brentq(lambda time, p=p: below(time) - p, start, top, xtol=1e-9) if crossed else None
+        out.append(float(found if found is not None else start if below(start) >= p else top))
+    return out

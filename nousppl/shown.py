@@ -71,6 +71,8 @@ def by_state(
     place[mine] = np.where(cells_of(periods, questions, at).on, 0, 1)
     out = np.zeros((len(draws), int(first[-1])))
     np.add.at(out.T, first[of_cell] + place, draws.T)
+    # Sums of numbers in single precision may end a hair above 1.
+    out = np.minimum(out, 1.0)
     fresh = np.zeros(int(first[-1]))
     fresh[first[of_cell[~mine]] + place[~mine]] = support[~mine]
     fresh[first[:-1][lasting]], fresh[first[:-1][lasting] + 1] = support[start[lasting] + 1], support[start[lasting]]

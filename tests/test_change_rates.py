@@ -93,3 +93,11 @@ def test_a_trust_is_saved_with_its_rates(learned: tuple[Trust, nous.Evidence, pd
     np.testing.assert_array_equal(
         again.posteriors(evidence, at=120.0).probability, trust.posteriors(evidence, at=120.0).probability
     )
+
+
+def test_chains_know_questions_from_claims() -> None:
+    """Of a formula for each question, what its terms have in common is looked for among questions."""
+    evidence, _, _ = world(3, 12)
+    chains = nous.NUTS(num_warmup=4, num_samples=4, num_chains=1)
+    trust = WORLD.fit(evidence, method=chains, learn_from="settled")
+    assert np.isfinite(trust.flat["change_Intercept"]).all()

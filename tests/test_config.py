@@ -5,7 +5,7 @@ import pytest
 from nousppl import config
 from nousppl.errors import FileError, InferenceError, ModelError
 from nousppl.inference.options import NUTS, SVI
-from nousppl.models.shapes import AnyOf
+from nousppl.models.shapes import AnyOf, Number
 from nousppl.models.specification import Errors, Origin
 
 WHOLE = """
@@ -142,6 +142,11 @@ def test_shapes_of_answers(tmp_path):
     text = '[shapes]\nallergy = "any_of"\nauthors = { shape = "any_of", separator = "," }\n'
     model, _ = config.read_model(written(tmp_path, text))
     assert model["shapes"] == {"allergy": AnyOf(), "authors": AnyOf(separator=",")}
+    text = '[shapes.guests]\nshape = "number"\nresolution = 1\ncentre = 2.5\nunit = "people"\n'
+    model, _ = config.read_model(written(tmp_path, text))
+    assert model["shapes"] == {"guests": Number(1, "people", centre=2.5)}
+    with pytest.raises(ModelError, match=r"\[shapes\] guests resolution = 'small': must be a number or a whole number"):
+        config.read_model(written(tmp_path, text.replace("= 1", '= "small"')))
     with pytest.raises(ModelError, match=r"\[shapes\] allergy = 'any of': allowed are one_of, any_of"):
         config.read_model(written(tmp_path, '[shapes]\nallergy = "any of"\n'))
     with pytest.raises(ModelError, match=r"\[shapes\] allergy: unknown key 'separates'"):

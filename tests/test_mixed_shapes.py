@@ -106,6 +106,45 @@ def test_files_of_numbers_alone_and_of_what_is_rejected(trust: Trust, tmp_path: 
         Beliefs.from_frame(found.to_frame().assign(row="else"))
 
 
+def test_rejections_are_no_truths(beliefs: Beliefs) -> None:
+    facts = items_of().assign(verdict="true")
+    some = facts.assign(verdict=np.where(np.arange(len(facts)) < 3, "false", "true"))
+    assert beliefs.score_items(some)["n"] == beliefs.score_items(facts)["n"] - 6
+    with pytest.raises(nous.EvidenceError, match="none of 0 rows is about a set-valued question"):
+        beliefs.score_items(facts.assign(verdict="false"))
+
+
+def test_names_are_compared_by_answers_alone(trust: Trust) -> None:
+    guests = trust.posteriors(nous.Evidence(CLAIMS[CLAIMS["attribute"] == "guests"]))
+    assert not len(nous.identity(guests))
+
+
+def test_numbers_that_nobody_claims(trust: Trust) -> None:
+    """Settled, rejected or neither: by one question and in the table of all."""
+    settled = pd.DataFrame({"entity": ["known", "out"], "attribute": "guests", "value": [9.0, 12.0]})
+    evidence = nous.Evidence(CLAIMS, settled=settled.assign(verdict=["true", "false"]))
+    table = trust.posteriors(evidence).numbers
+    assert table is not None
+    frame = table.frame.set_index("entity")
+    for entity in ("known", "out"):
+        one = trust.posterior(evidence.question(entity, "guests"))
+        assert one.mean == pytest.approx(frame["mean"][entity], rel=1e-3)
+    assert frame["mean"]["known"] == 9.0 and frame["sd"]["out"] > 1.0
+
+
+@pytest.mark.parametrize("far", [1e6, 1e12])
+def test_one_absurd_number_moves_no_interval(trust: Trust, far: float) -> None:
+    claims = CLAIMS[(CLAIMS["attribute"] == "guests") & (CLAIMS["entity"] < "e2")].reset_index(drop=True)
+    more = claims.iloc[[0]].assign(source="s9", time=4.0, claim="far")
+    ends = []
+    for value in (60.0, far):
+        evidence = nous.Evidence(pd.concat([claims, more.assign(value=value)], ignore_index=True))
+        ends.append(trust.posteriors(evidence).numbers.frame.loc[0, ["sd", "q05", "median", "q95"]].to_numpy(float))
+    np.testing.assert_allclose(ends[1], ends[0], atol=0.3)
+    with pytest.raises(nous.ModelError, match=r"column 'value' is 1e\+30 for entity 'e0'.*2\^53 times the resolution"):
+        trust.posteriors(nous.Evidence(pd.concat([claims, more.assign(value=1e30)], ignore_index=True)))
+
+
 def check_every_shape(run: nous.CrossValidation) -> None:
     """No question is dropped, each shape has its own scores, and the heading names both kinds."""
     assert len(run) == len(run.folds) == len(run.pointwise) == 4 * ENTITIES == run.by_fold["n"].sum()

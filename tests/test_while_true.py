@@ -460,6 +460,23 @@ def one_end_a_claim(states: Any, questions: Any, at: Any) -> Any:
     return cells._replace(low=np.where(cells.high > cells.low, cells.high, cells.low))
 
 
+def test_an_end_that_is_certain_to_lie_elsewhere_has_a_bound() -> None:
+    """A stated end long past in a state that is on: nothing of it is left, and the belief says so without failing."""
+    claims = pd.DataFrame(
+        {"entity": "ann", "attribute": "away", "value": True, "source": ["s0", "s1"], "time": [0.0, 1.0]}
+    ).assign(until=[10.0, np.nan], until_sd=[1.0, np.nan])
+    model = nous.TrustModel(
+        shapes={"away": nous.WhileTrue()}, answers={"away": 3}, errors=nous.Errors(difficulty=False)
+    )
+    trust = model.default_trust(draws=5)
+    evidence = nous.Evidence(claims).settle("ann", "away", True, time=500.0)
+    belief = trust.posterior(evidence.question("ann", "away"), at=-60.0)
+    assert belief.probability == pytest.approx(1.0, abs=0.05)
+    ends = belief.ends
+    assert (ends["lower"].dropna() <= ends["upper"].dropna()).all()
+    assert trust.posteriors(evidence, at=12.0).probability.max() <= 1.0
+
+
 def any_end(states: Any, says: Any, stated: Any, on: Any, component: Any, ends: Any) -> Any:
     """Whatever end is stated counts as the true one."""
     return FACTORS(states, says, stated, on, np.where(stated > 0, stated, component), ends)
