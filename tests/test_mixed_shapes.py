@@ -219,7 +219,8 @@ def test_the_first_settling_of_a_state_is_what_is_asked(trust: Trust) -> None:
     one = nous.Evidence(claims).question("e7", "away")
     asked = [trust.posterior(one, at=time).probabilities[True] for time in (1.0, 40.0)]
     assert run.pointwise["truth"].iloc[0] == pytest.approx(asked[0], abs=1e-4)
-    assert asked[0] > asked[1] + 0.05
+    # Far more than the tolerance with which the forecast is the first of the two.
+    assert asked[0] > asked[1] + 0.005
 
 
 def test_arviz_has_every_site_and_question(trust: Trust, evidence: nous.Evidence) -> None:
