@@ -198,7 +198,7 @@ ARRAYS = (
     "group",
     "order_log",
 )
-"""Arrays of a set, see `nousppl.numbers.lay_numbers`."""
+"""Arrays of a set, see `nousppl.number_layout.lay_numbers`."""
 
 
 def claim_logs(xp: Namespace, given: Numbers, node: Array) -> Array:

@@ -95,19 +95,21 @@ def _table(
     question = np.repeat(np.arange(len(counts)), counts)
     in_parts = np.isin(parts.whole, [one.question for one in lists])
     kept = ~(in_parts | cells.measured)[question]
-    question, found = question[kept], [column[kept] for column in columns]
+    owners, found = [question[kept]], [[column[kept]] for column in columns]
     for one in lists:
         shape = shapes[encoded.coded.questions["attribute"].iat[one.question]]
         assert isinstance(shape, AnyOf)
         size = len(one.mean)
         names = np.array([*one.text(encoded, shape), "other", None], object)[:-1]
         rest = (np.arange(size) == size - 1, one.stand_for(encoded), one.mean, one.sd, one.support)
-        question = np.append(question, np.full(size, one.question))
-        found = [np.concatenate(pair) for pair in zip(found, (names, *rest), strict=True)]
+        owners.append(np.full(size, one.question))
+        for column, more in zip(found, (names, *rest), strict=True):
+            column.append(more)
+    question = np.concatenate(owners)
     order = np.argsort(question, kind="stable")
     place = np.cumsum(~cells.measured[: parts.questions]) - 1
     return {"cell_question": place[question[order]]} | {
-        name: column[order] for name, column in zip(COLUMNS, found, strict=True)
+        name: np.concatenate(column)[order] for name, column in zip(COLUMNS, found, strict=True)
     }
 
 

@@ -87,12 +87,9 @@ def normalised(logs: Floats) -> Floats:
 
 def kernels(numbers: Numbers, question: int, found: Found, q: int) -> tuple[Floats, Floats]:
     """(draws, G) mean and standard deviation of the truth given each node, in the unit of the values."""
-    scale, slope, shared = found.scale[:, q, None], found.slope[:, q, None], found.shared[:, q, None]
-    seen = slope**2 * scale**2 + shared**2
-    share = slope * scale**2 / seen
-    # A node stands for its part of the line; one beside a gap in which nothing is probable not for that.
-    width = np.minimum(found.width[:, q], np.sqrt(seen))
-    sd = np.sqrt(share / slope * shared**2 + (share * width) ** 2 / 12.0)
+    share = found.share[:, q, None]
+    # A node stands for its part of the line.
+    sd = np.sqrt(found.sd[:, q, None] ** 2 + (share * found.width[:, q]) ** 2 / 12.0)
     attribute = numbers.attribute[question]
     unit = numbers.scale[attribute]
     return numbers.centre[attribute] + unit * share * found.node[:, q], unit * sd

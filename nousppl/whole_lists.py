@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from nousppl.compile import Problem
 from nousppl.encode import Encoded
 from nousppl.models.shapes import AnyOf
-from nousppl.ragged import Floats, Ints, offsets
+from nousppl.ragged import Floats, Ints, offsets, ranges
 from nousppl.sets import words_of_cells
 
 MOST_LISTS = 64
@@ -100,6 +100,6 @@ def in_order(questions: Ints, sizes: Ints, columns: Sequence[NDArray[Any]]) -> l
         sizes: length of each.
         columns: (sum of the sizes,) each.
     """
-    order, start = np.argsort(questions, kind="stable"), offsets(sizes)
-    place = np.concatenate([np.zeros(0, np.int64), *(np.arange(start[i], start[i + 1]) for i in order)])
+    order = np.argsort(questions, kind="stable")
+    place = ranges(offsets(sizes)[:-1][order], sizes[order])
     return [column[place] for column in columns]

@@ -16,7 +16,9 @@ from test_five_ways import apart, by_marginal
 
 import nousppl as nous
 from nousppl import items, parts
+from nousppl.arviz_groups import claims as claims_table
 from nousppl.asking import ready
+from nousppl.blueprint import draw_up
 from nousppl.compile import compile_problem
 from nousppl.inference.backend import JAX
 from nousppl.inference.exact import theta_of
@@ -283,6 +285,18 @@ def test_gradients_need_no_messages(small: None, traced_anew: None, monkeypatch:
             slope = jax.grad(density)({name: value})[name].sum()
             expected = (density({name: value + step}) - density({name: value - step})) / (2.0 * step)
             np.testing.assert_allclose(slope, expected, rtol=1e-3, atol=1e-4)
+
+
+def test_parts_are_no_questions_of_their_own_to_others(small: None) -> None:
+    """To arviz a question in parts is one question; and what lists deny is no matter of the kappa of denials."""
+    evidence = nous.Evidence(random_claims(5, 2, 10, 6))
+    model = nous.TrustModel(shapes={"allergy": nous.AnyOf()})
+    assert trust_of().encoded(evidence).parts.split
+    table = claims_table(trust_of(), evidence)
+    assert table.sizes["question"] == 2 and table["question_answers"].shape == (2,)
+    assert "errors_log_denial" not in {site.name for site in draw_up(model, evidence).plan.sites}
+    others = nous.Evidence(evidence.claims.assign(attribute="colour", denies=["blue", *[None] * 11], value="red"))
+    assert "errors_log_denial" in {site.name for site in draw_up(model, others).plan.sites}
 
 
 def test_what_parts_refuse(small: None) -> None:

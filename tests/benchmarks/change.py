@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pandas as pd
+from benchmarks.halves import recovered
 from benchmarks.table import Row, at_least, at_most, shown
 from numpy.typing import NDArray
 
@@ -68,11 +69,8 @@ def recovery() -> list[Row]:
     for seed in range(SEEDS):
         evidence, rest, parameters = world(seed)
         trust = fitted(seed)
-        for name, value in parameters.items():
-            if name == "change_1|attribute_sigma":
-                continue  # the effects were not drawn with it
-            low, high = np.quantile(trust.flat[name], [0.05, 0.95], axis=0)
-            inside.append(np.atleast_1d((low <= value) & (value <= high)))
+        # The effects were not drawn with their sigma.
+        inside.append(recovered(trust, {n: x for n, x in parameters.items() if n != "change_1|attribute_sigma"}))
         last = rest.groupby(["entity", "attribute"], as_index=False).last()
         at = last.set_index(["entity", "attribute"])["time"]
         questions = pd.MultiIndex.from_frame(evidence.questions[["entity", "attribute"]])

@@ -7,6 +7,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 import nousppl as nous
+from nousppl.trust import Trust
 
 
 def drawn(
@@ -26,3 +27,12 @@ def drawn(
     learn = nous.Evidence(told[told["entity"] < known], settled=facts[facts["entity"] < known])
     asked = nous.Evidence(told[told["entity"] >= known])
     return learn, facts[facts["entity"] >= known], asked, truth.parameters
+
+
+def recovered(trust: Trust, parameters: dict[str, NDArray[np.float64]]) -> NDArray[np.bool_]:
+    """(parameters,) whether each lies in its 90 % interval."""
+    inside = []
+    for name, value in parameters.items():
+        low, high = np.quantile(trust.flat[name], [0.05, 0.95], axis=0)
+        inside.append(np.atleast_1d((low <= value) & (value <= high)))
+    return np.concatenate(inside)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 from benchmarks.change import with_truth
-from benchmarks.halves import drawn
+from benchmarks.halves import drawn, recovered
 from benchmarks.table import Row, at_least, at_most
 
 import nousppl as nous
@@ -28,9 +28,7 @@ def rows() -> list[Row]:
     for seed in range(SEEDS):
         learn, facts, asked, parameters = drawn(MODEL, "allergy", seed, 500, 15, 6)
         trust = MODEL.fit(learn, learn_from="settled", seed=seed)
-        for name, value in parameters.items():
-            low, high = np.quantile(trust.flat[name], [0.05, 0.95], axis=0)
-            inside.append(np.atleast_1d((low <= value) & (value <= high)))
+        inside.append(recovered(trust, parameters))
         marks.append(item_marks(trust.posteriors(asked), facts))
         best.append(item_marks(with_truth(trust, parameters).posteriors(asked), facts))
     where = f"{SEEDS} worlds of 250 settled and 250 asked questions, 5 items, 15 sources, 6 claims each"

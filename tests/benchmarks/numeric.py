@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 from benchmarks.change import with_truth
-from benchmarks.halves import drawn
+from benchmarks.halves import drawn, recovered
 from benchmarks.table import Row, at_least, at_most
 from numpy.typing import NDArray
 
@@ -36,9 +36,7 @@ def rows() -> list[Row]:
     for seed in range(SEEDS):
         learn, facts, asked, parameters = drawn(MODEL, "guests", seed, 400, 12, 5)
         trust = MODEL.fit(learn, learn_from="settled", seed=seed)
-        for name, value in parameters.items():
-            low, high = np.quantile(trust.flat[name], [0.05, 0.95], axis=0)
-            inside.append(np.atleast_1d((low <= value) & (value <= high)))
+        inside.append(recovered(trust, parameters))
         beliefs, ideal = trust.posteriors(asked), with_truth(trust, parameters).posteriors(asked)
         below.append(places(beliefs, facts))
         learned.append(float(beliefs.score_numbers(facts)["log_score"]))
