@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from nousppl.inference.backend import JAX
 from nousppl.inference.exact import theta_of
 from nousppl.models.layout import Layout
-from nousppl.models.number import Integrand, Numbers, integrand, log_outside, numbers_of, seen_sd, truth_given_seen
+from nousppl.models.number import Integrand, Numbers, integrand, log_outside, numbers_of, truth_given_seen
 from nousppl.models.one_of import prepare
 
 POINTS = 128
@@ -67,10 +67,8 @@ def found_of(given: Numbers, sums: Integrand) -> Found:
     fresh = jnp.where(given.silent, 0.0, order[:, :, None] - given.repeated * inverse).sum(1)
     node = sums.node
     ends = jnp.concatenate([node[:, :1], 0.5 * (node[:, 1:] + node[:, :-1]), node[:, -1:]], axis=1)
-    # Beside a gap in which nothing is probable a node does not stand for all of that.
-    width = jnp.minimum(jnp.diff(ends), seen_sd(given)[:, None])
     outside = jnp.zeros_like(node) if given.gap is None else log_outside(JAX, given, node)
-    return Found(node, sums.log_mass, by_order, width, *truth_given_seen(given), fresh, order, outside)  # type: ignore[arg-type]
+    return Found(node, sums.log_mass, by_order, jnp.diff(ends), *truth_given_seen(given), fresh, order, outside)  # type: ignore[arg-type]
 
 
 @partial(jax.jit, static_argnums=(0, 1, 2))

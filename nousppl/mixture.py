@@ -25,8 +25,6 @@ BLOCK = 4_000_000
 """Numbers that are in memory at once."""
 
 
-NEGLIGIBLE = 1e-9
-"""Share of the weight beyond which no quantile is looked for."""
 LEAST = 1e-300
 """Stands for a probability that has come out as 0."""
 Gaps = tuple[tuple[float, float], ...]
@@ -131,16 +129,6 @@ class Mixture:
         ]
         return np.concatenate(parts).reshape(asked.shape) if parts else asked.copy()
 
-    @cached_property
-    def _ends(self) -> tuple[float, float]:
-        """Where all but nothing of the law lies between; parts that together weigh nothing may lie far away."""
-        by_end = []
-        for end, order in ((self.place - 9.0 * self.width, 1), (self.place + 9.0 * self.width, -1)):
-            outermost = np.argsort(order * end, kind="stable")
-            beyond = np.cumsum(self.weight[outermost])
-            by_end.append(float(end[outermost][np.searchsorted(beyond, NEGLIGIBLE * beyond[-1])]))
-        return by_end[0], by_end[1]
-
     @property
     def known(self) -> float | None:
         """The number, where it is certain."""
@@ -152,7 +140,8 @@ class Mixture:
         if self.known is not None:
             return np.full(wanted.shape, self.known)
         asked = wanted.ravel()[:, None]
-        low, high = (np.full(asked.shape, end) for end in self._ends)
+        low = np.full(asked.shape, (self.place - 9.0 * self.width).min())
+        high = np.full(asked.shape, (self.place + 9.0 * self.width).max())
         whole = np.linspace(low[:1, 0], high[:1, 0], GRID).T
         grid, below = whole, self.cdf(whole)
         for points in (FINER, FINER, FINER, 0):
@@ -175,7 +164,7 @@ class Mixture:
         if self.known is not None:
             return abs(x - self.known)
         # Beyond these ends next to nothing is left to integrate.
-        coarse = np.linspace(*self._ends, GRID)
+        coarse = np.linspace((self.place - 9.0 * self.width).min(), (self.place + 9.0 * self.width).max(), GRID)
         below = self.cdf(coarse)
         ends = coarse[below <= TAIL].max(), coarse[below >= 1.0 - TAIL].min()
         grid = np.union1d(np.linspace(min(*ends, x), max(*ends, x), 401), [x])

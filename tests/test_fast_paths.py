@@ -42,6 +42,20 @@ def test_the_short_way_is_the_long_way(origin: nous.Origin | None, monkeypatch: 
     assert np.abs(gradient - slow_gradient).max() < 1e-4 * (1.0 + np.abs(slow_gradient).max())
 
 
+def test_claims_in_another_order_are_gathered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A claim without a time is put at a random one, so that the slots are not the claims in place; taken as they lie,
+    the density is another one."""
+    monkeypatch.setattr(fits, "QUESTIONS", 60)
+    monkeypatch.setattr(fits, "SOURCES", 20)
+    dated = fits.table()
+    monkeypatch.setattr(fits, "table", lambda: dated.assign(time=dated["time"].where(dated["time"] != 3)))
+    ours = fits.case(nous.Origin(lag=False, orders=1))
+    assert ours.layout.slots == 60 * fits.CLAIMS and not ours.layout.in_place
+    value, _ = value_and_gradient(ours)
+    wrong, _ = value_and_gradient(ours._replace(layout=ours.layout._replace(in_place=True)))
+    assert abs(value - wrong) > 0.05
+
+
 def test_the_density_is_that_of_the_enumerated_model(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fits, "QUESTIONS", 60)
     monkeypatch.setattr(fits, "SOURCES", 20)

@@ -132,7 +132,7 @@ def test_numbers_that_nobody_claims(trust: Trust) -> None:
     assert frame["mean"]["known"] == 9.0 and frame["sd"]["out"] > 1.0
 
 
-@pytest.mark.parametrize("far", [1e6, 1e12])
+@pytest.mark.parametrize("far", [1e3, 1e6, 1e12])
 def test_one_absurd_number_moves_no_interval(trust: Trust, far: float) -> None:
     claims = CLAIMS[(CLAIMS["attribute"] == "guests") & (CLAIMS["entity"] < "e2")].reset_index(drop=True)
     more = claims.iloc[[0]].assign(source="s9", time=4.0, claim="far")

@@ -24,6 +24,7 @@ from nousppl.inference.backend import JAX
 from nousppl.inference.exact import theta_of
 from nousppl.models import one_of, program, while_true
 from nousppl.models import shaped as shaped_models
+from nousppl.shown import by_state
 from nousppl.trust import Trust
 
 torch_enumeration = pytest.importorskip("nousppl.inference.torch_enumeration")
@@ -474,7 +475,15 @@ def test_an_end_that_is_certain_to_lie_elsewhere_has_a_bound() -> None:
     assert belief.probability == pytest.approx(1.0, abs=0.05)
     ends = belief.ends
     assert (ends["lower"].dropna() <= ends["upper"].dropna()).all()
-    assert trust.posteriors(evidence, at=12.0).probability.max() <= 1.0
+
+
+def test_sums_in_single_precision_are_no_more_than_certain() -> None:
+    evidence, trust = case(3, "echoes", questions=1)
+    encoded = trust.encoded(evidence)
+    sizes, at = np.diff(encoded.cells.offset)[:1], np.array([2.0])
+    draws = np.full((1, int(sizes[0])), 1.0 + 1e-7)
+    shown, _ = by_state(encoded.cells.periods, np.array([0]), sizes, at, draws, np.zeros(int(sizes[0])))
+    assert shown.shape == (1, 2) and shown.max() == 1.0
 
 
 def any_end(states: Any, says: Any, stated: Any, on: Any, component: Any, ends: Any) -> Any:
