@@ -57,10 +57,8 @@ class Jax:
 
     @staticmethod
     def half_normal(x: Any) -> jax.Array:
-        """By the inverse error function below 0, and by the upper tail above."""
-        below, above = jnp.clip(x, -FARTHEST, 0.0), jnp.clip(x, 0.0, FARTHEST)
-        low = math.sqrt(2.0) * jax.scipy.special.erfinv(jax.scipy.special.ndtr(below))
-        return jnp.where(x < 0.0, low, -jax.scipy.special.ndtri(0.5 * jax.scipy.special.ndtr(-above)))
+        """By the inverse error function below 0, and by the upper tail above; its slope is the ratio of densities."""
+        return _half_normal(jnp.clip(x, -FARTHEST, FARTHEST))
 
     @staticmethod
     def where(condition: Any, x: Any, y: Any) -> jax.Array:
@@ -292,6 +290,18 @@ def _sorted(x: jax.Array) -> jax.Array:
     key = ordered(jax.lax.bitcast_convert_type(x, kind))
     key = jax.lax.sort(key, dimension=-1, is_stable=False)
     return jax.lax.bitcast_convert_type(ordered(key), x.dtype)
+
+
+@jax.custom_jvp
+def _half_normal(x: jax.Array) -> jax.Array:
+    low = math.sqrt(2.0) * jax.scipy.special.erfinv(jax.scipy.special.ndtr(jnp.minimum(x, 0.0)))
+    return jnp.where(x < 0.0, low, -jax.scipy.special.ndtri(0.5 * jax.scipy.special.ndtr(-jnp.maximum(x, 0.0))))
+
+
+@_half_normal.defjvp
+def _half_normal_slope(at: tuple[jax.Array], move: tuple[jax.Array]) -> tuple[jax.Array, jax.Array]:
+    y = _half_normal(*at)
+    return y, 0.5 * jnp.exp(0.5 * (y - at[0]) * (y + at[0])) * move[0]
 
 
 @jax.custom_vjp

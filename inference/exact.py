@@ -159,7 +159,7 @@ def repeats_through_time(
         scale, echo = jnp.exp(shift), terms.echo
         repeated = echo.repeated * by_row_of_slot(JAX, layout, data, scale)
         silence = data["slot_silence"] * (echo.fresh + (1.0 - echo.fresh) * scale)
-        scaled = terms._replace(echo=echo._replace(repeated=repeated))
+        scaled = terms._replace(echo=echo._replace(repeated=repeated, weights=None))
         logs = by_icell(JAX, layout, data | {"slot_silence": silence}, theta, scaled)
         joint = over_orders(JAX, layout, data, logs) + prior
         evidence = JAX.logsumexp_by(joint, data["cell_question"], layout.questions)

@@ -13,6 +13,7 @@ from scipy.linalg import solve_triangular
 
 from nousppl.inference.backend import distribution
 from nousppl.inference.packed import Packing, from_half_normal, half_normal
+from nousppl.models.namespace import Array
 from nousppl.models.priors import Prior
 from nousppl.models.program import Plan
 
@@ -29,11 +30,11 @@ SURE = 0.9
 class State(NamedTuple):
     """Variational parameters."""
 
-    mean: jax.Array
+    mean: Array
     """(size,)"""
-    factor: jax.Array
+    factor: Array
     """(full, full): log scales on the diagonal, below it the Cholesky factor in units of row scale over `STRIDE`."""
-    log_scale: jax.Array
+    log_scale: Array
     """(size - full,)"""
 
 
@@ -45,11 +46,14 @@ def initial(plan: Plan, pack: Packing, scale: float = 0.02) -> State:
         prior = priors.get(slot.name)
         if prior is not None:
             mean[slot.start : slot.start + slot.size] = _start(prior.family, prior.parameters)
-    return State(
-        jnp.asarray(mean, float),
-        jnp.eye(pack.full) * np.log(scale),
-        jnp.full(pack.size - pack.full, np.log(scale)),
-    )
+    return _state(mean, np.log(scale) * np.eye(pack.full), np.full(pack.size - pack.full, np.log(scale)))
+
+
+def _state(mean: NDArray[np.float64], factor: NDArray[np.float64], log_scale: NDArray[np.float64]) -> State:
+    """In the working precision; numpy arrays, since a function of jax that is not part of a larger one is compiled by
+    itself, and a first fit would take the longer."""
+    kind = jnp.result_type(float)
+    return State(mean.astype(kind), factor.astype(kind), log_scale.astype(kind))
 
 
 def moments(plan: Plan, pack: Packing, known: dict[str, tuple[NDArray[np.float64], NDArray[np.float64]]]) -> State:
@@ -61,11 +65,7 @@ def moments(plan: Plan, pack: Packing, known: dict[str, tuple[NDArray[np.float64
         if slot.name in known:
             mean[slot.start : slot.start + slot.size], scale[slot.start : slot.start + slot.size] = known[slot.name]
     log_scale = np.log(scale)
-    return State(
-        jnp.asarray(mean, float),
-        jnp.asarray(np.diag(log_scale[: pack.full]), float),
-        jnp.asarray(log_scale[pack.full :], float),
-    )
+    return _state(mean, np.diag(log_scale[: pack.full]), log_scale[pack.full :])
 
 
 def with_echoes(state: State, plan: Plan, pack: Packing, repeats: NDArray[np.float64]) -> State:
@@ -86,7 +86,7 @@ def with_echoes(state: State, plan: Plan, pack: Packing, repeats: NDArray[np.flo
     sites = {site.name: site.prior for site in plan.sites}
     weight = (np.log(chance / (1.0 - chance)) - strangers) / natural(sites["origin_affinity_sigma"], spread)
     mean[raw.start : raw.start + raw.size] = np.where(repeats > SURE, weight, 0.0)
-    return state._replace(mean=jnp.asarray(mean, float))
+    return state._replace(mean=mean.astype(state.mean.dtype))
 
 
 def _start(family: str, parameters: dict[str, float]) -> float:

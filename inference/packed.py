@@ -23,6 +23,7 @@ from nousppl.models.namespace import FARTHEST, Array, Namespace
 from nousppl.models.program import TINY, Plan, log_likelihood
 
 Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
 Density = Callable[[Array, dict[str, Any]], Array]
 TOGETHER = {"Normal", "HalfNormal", "LogNormal"}
 """Families whose priors are evaluated together."""
@@ -111,10 +112,12 @@ class TopLevel(NamedTuple):
     xp: Namespace
     plan: Plan
     pack: Packing
-    half: Floats
-    """(all,) the scale of a half-normal prior, 0 for other parameters."""
-    positive: Floats
-    """(all,) 1 where the parameter is the exponential of the packed value."""
+    half: Ints
+    """Places of the parameters with a half-normal prior."""
+    half_scale: Floats
+    """The scale of each of these priors."""
+    positive: Ints
+    """Places of the parameters that are the exponential of the packed value."""
     loc: Floats
     """(size,) mean of the packed value under its prior, which is normal."""
     scale: Floats
@@ -130,23 +133,34 @@ class TopLevel(NamedTuple):
                 prior = sites[slot.name].prior
                 row = (prior.family, prior.parameters.get("loc", 0.0), prior.parameters["scale"])
                 rows += [row] * slot.size
-        half, positive = np.zeros(pack.size), np.zeros(pack.size)
-        half[: len(rows)] = [scale if family == "HalfNormal" else 0.0 for family, _, scale in rows]
-        positive[: len(rows)] = [family == "LogNormal" for family, _, _ in rows]
-        scales = np.array([1.0 if family == "HalfNormal" else scale for family, _, scale in rows])
-        return cls(xp, plan, pack, half, positive, np.array([row[1] for row in rows]), scales)
+        families = np.array([family for family, _, _ in rows])
+        half, positive = (np.flatnonzero(families == family) for family in ("HalfNormal", "LogNormal"))
+        given = np.array([scale for _, _, scale in rows])
+        scale = np.where(families == "HalfNormal", 1.0, given)
+        return cls(xp, plan, pack, half, given[half], positive, np.array([row[1] for row in rows]), scale)
 
     def values(self, vector: Array) -> tuple[dict[str, Array], Array]:
         """Site -> value on the natural scale, group effects still raw, and the log prior density of the packed
         values, which are normal."""
-        xp, size, zero = self.xp, len(self.loc), self.xp.array(0.0)
-        half = xp.array(self.half)
-        positive, spread = xp.array(self.positive) > 0.0, half > 0.0
-        natural = xp.where(positive, xp.exp(xp.where(positive, vector, zero)), vector)
-        natural = xp.where(spread, half * xp.half_normal(xp.where(spread, vector, zero)), natural)
+        xp, size = self.xp, len(self.loc)
+        values = self.pack.unpack(vector)
+        # The functions are taken of the few values that need them, together: each costs time and, more, compilation.
+        if len(self.half):
+            values |= self._those(self.half, xp.array(self.half_scale) * xp.half_normal(vector[self.half]))
+        if len(self.positive):
+            values |= self._those(self.positive, xp.exp(vector[self.positive]))
         ratio = (vector[:size] - xp.array(self.loc)) / xp.array(self.scale)
         constant = -float(np.log(self.scale).sum()) - 0.5 * size * LOG_2PI
-        return by_site(self.plan, self.pack.unpack(natural)), constant - 0.5 * (ratio * ratio).sum()
+        return by_site(self.plan, values), constant - 0.5 * (ratio * ratio).sum()
+
+    def _those(self, places: Ints, natural: Array) -> dict[str, Array]:
+        """Site -> value on the natural scale, of the sites at some places."""
+        out = {}
+        for slot in self.pack.slots:
+            begin, end = np.searchsorted(places, [slot.start, slot.start + slot.size])
+            if end > begin:
+                out[slot.name] = natural[begin] if slot.scalar else natural[begin:end]
+        return out
 
 
 class OneByOne(NamedTuple):

@@ -291,20 +291,21 @@ class JaxBlocks:
         own = options.optim is not None
         self.optim = optax.chain(options.optim, optax.scale(-1.0)) if own else ADAM
         self.steps = block_runner(Frozen(plan), layout, pack, self.optim, options.samples, still)
-        self.shared, self.split = jax.tree.map(jnp.asarray, batches[0]), jax.tree.map(jnp.asarray, batches[1])
+        self.shared, self.split = jax.device_put(batches)
 
     def restart(self, state: State) -> None:
         """As `Blocks.restart`."""
-        self.state, self.inner = state, self.optim.init(state)
+        self.state, self.inner = state, jax.jit(self.optim.init)(state)
 
     def run(
         self, noise: NDArray[np.float64], index: NDArray[np.int64], at_vote: bool, spread: float, rate: float
     ) -> tuple[State, State, NDArray[np.float64]]:
         """As `Blocks.run`."""
-        scalars = {"at_vote": jnp.asarray(float(at_vote)), "spread": jnp.asarray(spread)}
-        arrays = (jnp.asarray(noise), jnp.asarray(index), self.shared | scalars, self.split, jnp.asarray(rate))
+        scalars = {"at_vote": np.asarray(float(at_vote)), "spread": np.asarray(spread)}
+        arrays = (noise, index, self.shared | scalars, self.split, np.asarray(rate))
         self.state, self.inner, latest, losses = self.steps(self.state, self.inner, *arrays)
-        return self.state, latest, np.asarray(losses, np.float64)
+        now, mean = jax.tree.map(np.asarray, (self.state, latest))
+        return now, mean, np.asarray(losses, np.float64)
 
 
 class Frozen:

@@ -18,9 +18,10 @@ from nousppl.models.layout import Layout
 from nousppl.models.logs import log_add, within
 from nousppl.models.namespace import Array, Namespace
 from nousppl.models.number import log_marginals
-from nousppl.models.origin import Echo, by_row_of_slot, echo, popularity
+from nousppl.models.origin import Echo, by_row_of_slot, echo, of_slots, popularity
 from nousppl.models.parts import told_by_parts
 from nousppl.models.shaped import with_density, with_shapes
+from nousppl.models.wrong import betas, by_question, by_term, clip, confusion, leaders
 
 
 class Likelihood(NamedTuple):
@@ -120,7 +121,7 @@ def over_difficulty(
 def prepare(xp: Namespace, layout: Layout, data: dict[str, Array], theta: dict[str, Array]) -> Terms:
     """Origins and popularity of all claims: everything that does not depend on reliability."""
     if layout.origins:
-        alpha = xp.exp(of_slots(xp, layout, data, theta["log_concentration"])) * data["slot_looks"]
+        alpha = of_slots(xp, layout, data, xp.exp(theta["log_concentration"])) * data["slot_looks"]
         echoes = echo(xp, layout, data, theta | {"concentration": alpha})
     else:
         ones = data["slot_looks"]
@@ -131,53 +132,6 @@ def prepare(xp: Namespace, layout: Layout, data: dict[str, Array], theta: dict[s
         row, term = data["row_uniform"], confusion(xp, layout, data, theta)
         return Terms(echoes, row, row, term, term)
     return _popular(xp, layout, data, theta, echoes)
-
-
-def of_slots(xp: Namespace, layout: Layout, data: dict[str, Array], of_claims: Array) -> Array:
-    """(slots,) what the claim of each slot has."""
-    there = layout.in_place and of_claims.shape[0] == layout.slots
-    return of_claims if there else xp.take(of_claims, data["slot_claim"])
-
-
-def confusion(xp: Namespace, layout: Layout, data: dict[str, Array], theta: dict[str, Array]) -> Array:
-    """(terms,) c_z(x), law of the row's value among the wrong answers whatever was said before, the entry's cell being
-    the truth: uniform, or the source's row of confusion, a softmax over the wrong answers."""
-    if not layout.confusion:
-        return data["term_uniform"]
-    logits, row, index = theta["confusion"], data["confusion_row"], xp.positive(data["term_pair"])
-    pairs = logits.shape[0]
-    if "confusion_source" in theta:
-        logits = (theta["confusion_source"].reshape(-1, pairs) + logits).reshape(-1)
-        index = index + xp.take(data["claim_bias_level"], data["term_claim"]) * pairs
-    total = xp.logsumexp_by(logits, row, logits.shape[0] // pairs * layout.confusion)
-    law = xp.exp(logits - xp.take(total, row))
-    return xp.where(data["term_pair"] >= 0, xp.take(law, index), data["term_uniform"])
-
-
-def by_question(xp: Namespace, data: dict[str, Array], log_rate: Array, slot: Array) -> Array:
-    """Rate of change of the question of some slots."""
-    return xp.take(xp.exp(log_rate), xp.take(data["slot_question"], slot))
-
-
-class Betas(NamedTuple):
-    """Weight of the law whatever was said before, against popularity: three times one number, or that of each
-    element's claim."""
-
-    row: Array
-    """(rows,) or a number."""
-    entry: Array
-    """(entries,) or a number."""
-    term: Array
-    """(terms,) or a number."""
-
-
-def betas(xp: Namespace, layout: Layout, data: dict[str, Array], theta: dict[str, Array]) -> Betas:
-    """beta of each claim where it has a formula, else the one of all claims."""
-    if "log_beta" not in theta:
-        return Betas(theta["beta"], theta["beta"], theta["beta"])
-    slot = xp.exp(of_slots(xp, layout, data, theta["log_beta"]))
-    row = by_row_of_slot(xp, layout, data, slot)
-    return Betas(row, xp.take(slot, data["entry_slot"]), xp.take(slot, data["term_slot"]))
 
 
 def _popular(xp: Namespace, layout: Layout, data: dict[str, Array], theta: dict[str, Array], echoes: Echo) -> Terms:
@@ -211,43 +165,6 @@ def _popular(xp: Namespace, layout: Layout, data: dict[str, Array], theta: dict[
     return Terms(echoes, row_law, row_top, law(count, rest, term, of_term), law(rival, rest, term, of_rival))
 
 
-def leaders(xp: Namespace, layout: Layout, data: dict[str, Array], named: Array) -> tuple[Array, Array]:
-    """Largest count of a named answer before each slot (slots,), and of the other answers at each entry (entries,).
-
-    The two largest are looked up by their places, so that the gradient takes one pass instead of one a comparison.
-    """
-    slot = data["entry_slot"]
-    first = xp.place_of_max_by(named, slot, layout.slots)
-    is_first = xp.arange(layout.entries) == xp.take(first, slot)
-    second = xp.place_of_max_by(xp.where(is_first, xp.array(0.0), named), slot, layout.slots)
-    padded = xp.after_zero(named)
-    rival = xp.where(is_first, xp.take(second, slot), xp.take(first, slot))
-    return xp.take(padded, first + 1), xp.take(padded, rival + 1)
-
-
-def by_term(xp: Namespace, layout: Layout, data: dict[str, Array], of_entry: Array) -> Array:
-    """The value of each term's entry; without soft claims a term is an entry."""
-    return xp.take(of_entry, data["term_entry"]) if layout.soft else of_entry
-
-
-def clip(xp: Namespace, law: Array, top: Array, odds: Array, uniform: Array, open_: Array) -> Array:
-    """Mix the law of wrong answers with the uniform one just enough that no answer is likelier as an error than as the
-    truth.
-
-    Args:
-        xp: the array namespace.
-        law: probability of the value among the wrong answers.
-        top: the largest probability of that law.
-        odds: P(right | fresh) / P(wrong | fresh).
-        uniform: 1 / (K - 1).
-        open_: where the domain is open; elsewhere nothing is clipped.
-    """
-    cap = xp.maximum(odds, uniform)
-    over = open_ & (top > cap)
-    mix = xp.where(over, (top - cap) / xp.where(over, top - uniform, xp.array(1.0)), xp.array(0.0))
-    return law + mix * (uniform - law)
-
-
 def reliability(xp: Namespace, logit: Array, ceiling: Array | None, difficulty: Array) -> tuple[Array, Array]:
     """P(right | fresh) and P(wrong | fresh), both accurate near 0, under a ceiling."""
     shifted = within(xp, logit + difficulty)
@@ -256,6 +173,15 @@ def reliability(xp: Namespace, logit: Array, ceiling: Array | None, difficulty: 
         return right, wrong
     capped = right > ceiling
     return xp.where(capped, ceiling, right), xp.where(capped, 1.0 - ceiling, wrong)
+
+
+def slot_reliability(
+    xp: Namespace, layout: Layout, data: dict[str, Array], theta: dict[str, Array], difficulty: Array
+) -> tuple[Array, Array]:
+    """(slots,) twice: `reliability` of the claim of each slot, found once for claims that are alike."""
+    ceiling = data["claim_ceiling"] if layout.ceiling else None
+    right, wrong = reliability(xp, theta["logit"], ceiling, difficulty)
+    return of_slots(xp, layout, data, right), of_slots(xp, layout, data, wrong)
 
 
 def claim_logs(
@@ -268,15 +194,14 @@ def claim_logs(
         the truth.
     """
     slot = data["term_slot"]
-    ceiling = of_slots(xp, layout, data, data["claim_ceiling"]) if layout.ceiling else None
-    logit = of_slots(xp, layout, data, theta["logit"])
-    right, wrong = reliability(xp, logit, ceiling, difficulty)
+    right, wrong = slot_reliability(xp, layout, data, theta, difficulty)
     clipped = layout.open and layout.popularity
     odds = right / wrong if clipped else right
     if layout.bias:
         shift = class_bias(xp, data, theta)
-        term_ceiling = xp.take(ceiling, slot) if layout.ceiling else None
-        right_term, wrong_term = reliability(xp, xp.take(logit, slot) + shift, term_ceiling, difficulty)
+        claim = data["term_claim"]
+        ceiling = xp.take(data["claim_ceiling"], claim) if layout.ceiling else None
+        right_term, wrong_term = reliability(xp, xp.take(theta["logit"], claim) + shift, ceiling, difficulty)
         odds_term = right_term / wrong_term
     else:
         right_term, wrong_term = xp.take(right, slot), xp.take(wrong, slot)
@@ -366,17 +291,19 @@ def own_logs(
 ) -> tuple[Array, Array]:
     """As `claim_logs` where claims are `alone`: (slots,) log p(claim | another truth), and (slots,) what is added to it
     where the answer that it names is the truth."""
-    logit, law = of_slots(xp, layout, data, theta["logit"]), terms.wrong_row
+    law = terms.wrong_row
     if not (layout.origins or layout.ceiling or layout.notes):
         # The ratio of the two likelihoods is that of right and wrong.
-        log_law, logit = xp.log(law), within(xp, logit + difficulty)
-        return xp.log(xp.sigmoid(-logit)) + log_law, logit - log_law
-    ceiling = of_slots(xp, layout, data, data["claim_ceiling"]) if layout.ceiling else None
-    right, wrong = reliability(xp, logit, ceiling, difficulty)
-    fresh, repeated, other = terms.echo.fresh, terms.echo.repeated, wrong * law
-    base = fresh * other + repeated
-    base = xp.where(terms.echo.silent, xp.array(1.0), base) if layout.notes else base
-    return xp.log(base), _log_change(xp, fresh / base * (right - other), (fresh * right + repeated) / base)
+        log_law, logit = xp.log(law), within(xp, theta["logit"] + difficulty)
+        log_wrong = of_slots(xp, layout, data, xp.log(xp.sigmoid(-logit)))
+        return log_wrong + log_law, of_slots(xp, layout, data, logit) - log_law
+    right, wrong = slot_reliability(xp, layout, data, theta, difficulty)
+    looks, repeats, all_weights = terms.echo.weights or (terms.echo.fresh, terms.echo.repeated, xp.array(1.0))
+    other = wrong * law
+    base = looks * other + repeats
+    if layout.notes:
+        base, all_weights = (xp.where(terms.echo.silent, xp.array(1.0), x) for x in (base, all_weights))
+    return xp.log(base / all_weights), _log_change(xp, looks / base * (right - other), (looks * right + repeats) / base)
 
 
 def add_up(

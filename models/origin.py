@@ -29,6 +29,9 @@ class Echo(NamedTuple):
     """(slots,) r, chance that the claim is not itself a repetition, given the values."""
     counts: tuple[Array, Array, Array] | None = None
     """What `popularity` gives, where the sums over earlier originals are the same ones: weights do not fade."""
+    weights: tuple[Array, Array, Array] | None = None
+    """The weights of looking for oneself (slots,), of repeating this row's value (rows,), and of both and of repeating
+    something else (slots,): the chances above are the first two, divided by the third."""
     lasting: Array | None = None
     """(slots,) chance that a claim that is fresh is about the state, where it is not as given."""
 
@@ -148,6 +151,15 @@ def listed_sums(xp: Namespace, layout: Layout, data: dict[str, Array], theta: di
     return xp.sum_by(weight, data["listed_slot"], layout.slots), xp.sum_by(same, data["echo_row"], layout.rows)
 
 
+def of_slots(xp: Namespace, layout: Layout, data: dict[str, Array], of_claims: Array) -> Array:
+    """(slots,) what the claim of each slot has; computed once for claims that are alike, which are one here."""
+    claims = of_claims.shape[0]
+    if layout.in_place and claims == layout.slots:
+        return of_claims
+    few = 2 * claims <= layout.slots
+    return xp.take(xp.once({"": of_claims})[""] if few else of_claims, data["slot_claim"])
+
+
 def by_slot(xp: Namespace, layout: Layout, data: dict[str, Array], by_row: Array) -> Array:
     """The value of each slot's first row; without soft claims a row is a slot."""
     return xp.take(by_row, data["slot_first_row"]) if layout.soft else by_row
@@ -209,16 +221,27 @@ def popularity(
 
     Where truths change, at ``log_rate`` (questions,), counts fade by the chance that a truth is still the same.
     """
-    order, position, time = data["chain_order"][:2], data["chain_position"][:2], None
-    inverse, rate = data["chain_inverse"][:2], xp.array(0.0)
-    values = xp.permuted(by_row_of_slot(xp, layout, data, originality) * data["row_share"], order, inverse)
+    time, rate = None, xp.array(0.0)
     if log_rate is not None:
-        of_slot = xp.take(xp.exp(log_rate), data["slot_question"])
-        rate = xp.permuted(by_row_of_slot(xp, layout, data, of_slot), order, inverse)
         time = data["chain_time"][:2]
+        rate = both_ways(xp, data, by_row_of_slot(xp, layout, data, xp.take(xp.exp(log_rate), data["slot_question"])))
+    return sums_of_originals(xp, layout, data, originality, time, rate)
+
+
+def both_ways(xp: Namespace, data: dict[str, Array], of_row: Array) -> Array:
+    """(2, rows) what rows have, in the order of the chains of all claims, in which rows lie, and of those by value."""
+    return xp.stack([of_row, xp.permuted(of_row, data["chain_order"][1], data["chain_inverse"][1])])
+
+
+def sums_of_originals(
+    xp: Namespace, layout: Layout, data: dict[str, Array], originality: Array, time: Array | None, rate: Array
+) -> tuple[Array, Array, Array]:
+    """As `popularity`, fading at a rate over times in chain order."""
+    position = data["chain_position"][:2]
+    values = both_ways(xp, data, by_row_of_slot(xp, layout, data, originality) * data["row_share"])
     totals = running_sums(xp, values, position, time, rate, layout.rounds)
-    sums = before(xp, totals, position, time, rate)
-    everyone, with_value = (xp.permuted(sums[i], inverse[i], order[i]) for i in range(2))
+    everyone, by_value = before(xp, totals, position, time, rate)
+    with_value = xp.permuted(by_value, data["chain_inverse"][1], data["chain_order"][1])
     return by_slot(xp, layout, data, everyone), with_value, totals[1]
 
 
@@ -243,10 +266,11 @@ def echo(xp: Namespace, layout: Layout, data: dict[str, Array], theta: dict[str,
     matched = data["row_share"] * matched
     if layout.soft:
         matched = xp.sum_by(matched, data["row_slot"], layout.slots)
-    original = _ratio(xp, alpha, alpha + matched)
+    original = _ratio(xp, layout, alpha, alpha + matched)
     # Where neither weights nor truths fade, the sums are those of the popularity of wrong answers.
     counts = None if layout.lag or layout.change else popularity(xp, layout, data, original)
-    base, base_same = counts[:2] if counts else _base_sums(xp, layout, data, theta, original)
+    times = data["chain_time"][:2] if layout.lag or layout.change else None
+    base, base_same, _ = counts or sums_of_originals(xp, layout, data, original, times, theta["rate"])
     total = theta["strangers"] * base + strong
     same_value = theta["strangers"] * base_same + strong_same + text_sums(xp, layout, data, theta, original)
     if layout.links:
@@ -256,24 +280,17 @@ def echo(xp: Namespace, layout: Layout, data: dict[str, Array], theta: dict[str,
     eps = theta["copy_error"]
     spread = eps / data["slot_size"] * total
     by_repetition = (1.0 - eps) * same_value + by_row_of_slot(xp, layout, data, spread)
-    repeated = _ratio(xp, by_repetition, by_row_of_slot(xp, layout, data, rivals))
-    return Echo(_ratio(xp, alpha, rivals), repeated, rivals <= 0.0, original, counts)
+    fresh, repeated = (
+        _ratio(xp, layout, alpha, rivals),
+        _ratio(xp, layout, by_repetition, by_row_of_slot(xp, layout, data, rivals)),
+    )
+    return Echo(fresh, repeated, rivals <= 0.0, original, counts, (alpha, by_repetition, rivals))
 
 
-def _base_sums(
-    xp: Namespace, layout: Layout, data: dict[str, Array], theta: dict[str, Array], originality: Array
-) -> tuple[Array, Array]:
-    """Faded sums of originality before each claim: of all claims (slots,), of those with the row's value (rows,)."""
-    order, position, time = data["chain_order"][:2], data["chain_position"][:2], data["chain_time"][:2]
-    inverse = data["chain_inverse"][:2]
-    values = xp.permuted(by_row_of_slot(xp, layout, data, originality) * data["row_share"], order, inverse)
-    totals = running_sums(xp, values, position, time, theta["rate"], layout.rounds)
-    sums = before(xp, totals, position, time, theta["rate"])
-    by_row = [xp.permuted(sums[i], inverse[i], order[i]) for i in range(2)]
-    return by_slot(xp, layout, data, by_row[0]), by_row[1]
-
-
-def _ratio(xp: Namespace, numerator: Array, denominator: Array) -> Array:
-    """``numerator / denominator``, 0 where the denominator is 0 (with a gradient that stays finite there)."""
+def _ratio(xp: Namespace, layout: Layout, numerator: Array, denominator: Array) -> Array:
+    """``numerator / denominator``; where the denominator is 0, as it can be for notes only, 0, with a gradient that
+    stays finite."""
+    if not layout.notes:
+        return numerator / denominator
     safe = xp.where(denominator > 0.0, denominator, xp.array(1.0))
     return xp.where(denominator > 0.0, numerator / safe, xp.array(0.0))

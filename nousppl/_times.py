@@ -73,7 +73,7 @@ def show_times(values: NDArray[np.float64], kind: str | None) -> Any:
         return values
     missing = np.isnan(values)
     moments = np.round(np.where(missing, 0.0, values) * 86_400e6).astype(np.int64).astype("datetime64[us]")
-    moments[missing] = np.datetime64("NaT")
+    moments[missing] = np.datetime64("NaT", "us")
     return pd.DatetimeIndex(moments).tz_localize("UTC" if kind == ZONED else None)
 
 

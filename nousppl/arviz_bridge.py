@@ -15,6 +15,10 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
+from nousppl.errors import InferenceError
+
+FEWEST = 25
+"""Draws of which a fifth, the tail that a shape is fitted to, are 5: arviz 1.x wants as many."""
 DELTA = 0.01
 """Powers 1 / (1 + DELTA) and 1 + DELTA are what the sensitivity is the difference of."""
 
@@ -32,6 +36,14 @@ class Loo(NamedTuple):
     """Largest shape at which the estimate can be trusted with this many draws."""
     raw: Any
     """arviz's own object."""
+
+
+def too_few(draws: int) -> str:
+    """What is wrong with so few draws, and what to do."""
+    return (
+        f"{draws} draws are too few to leave questions out by importance: fit with {FEWEST} or more "
+        f"(nous.SVI(draws={FEWEST}), or num_samples)"
+    )
 
 
 def first_line() -> bool:
@@ -55,9 +67,15 @@ def loo(log_likelihood: xr.DataArray, posterior: xr.Dataset) -> Loo:
         log_likelihood: (chain, draw, question).
         posterior: the draws, by which their efficiency is judged where there are several chains; that of one chain is
             judged by how often its draws repeat each other, see `efficiency`.
+
+    Raises:
+        InferenceError: there are fewer than `FEWEST` draws.
     """
     import arviz
 
+    draws = log_likelihood.sizes["chain"] * log_likelihood.sizes["draw"]
+    if draws < FEWEST:
+        raise InferenceError(too_few(draws))
     alone = efficiency(log_likelihood) if log_likelihood.sizes["chain"] == 1 else None
     data = container({"posterior": posterior, "log_likelihood": log_likelihood.to_dataset(name="questions")})
     with warnings.catch_warnings(), np.errstate(over="ignore"):

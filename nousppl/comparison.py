@@ -52,6 +52,7 @@ def compare(
 
     Raises:
         QuestionError: the candidates are not about the same questions, claims and truths, or cannot be compared.
+        InferenceError: a trust has too few draws to leave questions out by importance.
     """
     names = [str(name) for name in candidates]
     if len(names) < 2:
@@ -89,7 +90,7 @@ def _by_loo(trusts: dict[str, Trust], evidence: Evidence | None, reference: str 
     for name, one in found.items():
         difference, error = paired(one.elpd, found[best].elpd)
         n = len(one.elpd)
-        # With very few draws arviz 1.x gives no shape at all.
+        # A shape that is no number is bad too.
         bad = float(1.0 - (one.pareto_k <= one.good_k).mean())
         row = {"elpd": one.elpd.sum(), "elpd_diff": difference * n, "diff_se": error * n, "parameters": one.parameters}
         rows.append({**row, "weight": weights[name], "bad_k": bad, "n": n, "note": _note(one, bad)})

@@ -223,5 +223,8 @@ def _conflict(trust: Trust, evidence: Evidence) -> Finding | str:
 
 def _leave_one_out(trust: Trust, evidence: Evidence) -> Finding | str:
     logs = trust.log_likelihood(learned_from(trust, evidence, "diagnostics.check"))
+    draws = logs.sizes["chain"] * logs.sizes["draw"]
+    if draws < arviz_bridge.FEWEST:
+        return arviz_bridge.too_few(draws)
     found = arviz_bridge.loo(logs, saving.datasets(trust)["posterior"])
     return checks.leave_one_out(found.pareto_k, found.good_k, [str(name) for name in logs["question"].to_numpy()])

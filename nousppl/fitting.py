@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from nousppl.alike import alike, merged, of_claims
 from nousppl.asking import own_draws, pair_draws
 from nousppl.blueprint import Blueprint, centring, confusion_index, design_arrays
 from nousppl.compile import Problem, compile_problem, with_blocks
@@ -17,7 +18,8 @@ from nousppl.encode import Encoded
 from nousppl.errors import InferenceError
 from nousppl.inference.options import NUTS, SVI
 from nousppl.inference.result import Fit
-from nousppl.models.program import OF_QUESTIONS, PARTS, Plan
+from nousppl.models.layout import Layout
+from nousppl.models.program import OF_QUESTIONS, Plan
 from nousppl.padding import Mould, pad, pad_last, pad_own, rounded
 from nousppl.ragged import ranges
 from nousppl.text import grid_of
@@ -94,23 +96,35 @@ def batched(
     """Layout, shared arrays and stacked arrays of the batches of a fit; with a mould, all padded to its sizes."""
     if any(problem.layout.slot_blocks for problem in problems):
         problems = [with_blocks(problem) for problem in problems]
+    problems = [with_pair(problem, problems) for problem in problems]
     everything = np.concatenate([p.claims for p in problems])
     widest = max(problems, key=lambda p: p.layout.nodes)
     shared = shared_arrays(blueprint, encoded, widest, everything)
-    layout = problems[0].layout if len(problems) == 1 else rounded([p.layout for p in problems])
-    most = max(len(p.claims) for p in problems)
+    layout, most, of_problems = designed(encoded, problems)
     if mould is not None:
         layout, most = mould.hold(layout, most)
         if layout.nodes > widest.layout.nodes:
             shared["nodes"], shared["node_log_weights"] = node_grid(layout.nodes)
     parts = []
-    for problem in problems:
-        data = pad(with_pair(problem, problems), layout) | designs(encoded, problem)
+    for problem, data in zip(problems, of_problems, strict=True):
+        data = pad(replace(problem, data=data), layout)
         data["question_weight"] = data["question_weight"] * len(problems)
         sizes = {"claim": most, OF_QUESTIONS: layout.questions}
         parts.append({n: _padded_design(n, a, sizes) for n, a in data.items() if n not in shared})
     stacked = {name: np.stack([part[name] for part in parts]) for name in parts[0]}
     return layout, shared, stacked
+
+
+def designed(encoded: Encoded, problems: list[Problem]) -> tuple[Layout, int, list[dict[str, NDArray[Any]]]]:
+    """The layout of some problems, the most claims of one, and their arrays with those of their designs; claims that
+    are alike are laid out once."""
+    layout = problems[0].layout if len(problems) == 1 else rounded([p.layout for p in problems])
+    arrays = [problem.data | designs(encoded, problem) for problem in problems]
+    kinds = alike(arrays)
+    if kinds is not None:
+        arrays = [merged(data, of) for data, of in zip(arrays, kinds, strict=True)]
+        layout = layout._replace(in_place=False)
+    return layout, max(len(data["claim_zero"]) for data in arrays), arrays
 
 
 def designs(encoded: Encoded, problem: Problem) -> dict[str, NDArray[Any]]:
@@ -128,8 +142,7 @@ def _padded_design(name: str, array: NDArray[Any], sizes: dict[str, int]) -> NDA
         return pad_last(array, sizes[OF_QUESTIONS])
     if name.endswith(" own"):
         return pad_own(array, sizes["claim"])
-    of_claims = name.startswith(("claim_", *(f"{part} " for part in PARTS)))
-    return pad_last(array, sizes["claim"]) if of_claims else array
+    return pad_last(array, sizes["claim"]) if of_claims(name) else array
 
 
 def with_pair(problem: Problem, others: list[Problem]) -> Problem:

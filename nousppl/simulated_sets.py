@@ -153,8 +153,8 @@ def _stack(
     close: Sequence[Any],
 ) -> Stack:
     mould = Mould(room=1.0)
-    for batches in problems:
-        mould.hold(batches[0].layout, len(batches[0].claims))
+    for each, batches in zip(encoded, problems, strict=True):
+        mould.hold(*fitting.designed(each, batches)[:2])
     ready = [fitting.batched(*each, mould) for each in zip(blueprints, encoded, problems, strict=True)]
     shared, split = ([row[k] for row in ready] for k in (1, 2))
     return Stack(

@@ -104,6 +104,10 @@ def test_too_few_draws_are_told(trust: Trust, blind: Trust) -> None:
         name: replace(one, posterior_draws={n: v[:, :25] for n, v in one.posterior_draws.items()})
         for name, one in (("echoes", trust), ("none", blind))
     }
+    one = few["none"]
+    fewer = few | {"none": replace(one, posterior_draws={n: v[:, :24] for n, v in one.posterior_draws.items()})}
+    with pytest.raises(nous.InferenceError, match=r"^24 draws are too few to leave questions out by importance"):
+        nous.compare(fewer)
     table = nous.compare(few)
     assert (table["bad_k"] > 0).all()
     assert table["note"].str.contains(r"% of the questions have a Pareto k above 0.28: take more draws").all()

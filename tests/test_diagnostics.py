@@ -207,6 +207,8 @@ def test_too_few_draws_to_leave_questions_out(healthy: Trust, evidence: nous.Evi
     assert report.left_out["prior and data"].startswith("25 draws are too few to weight: fit with 1,000 or more")
     row = report.found.loc["leave one out (Pareto k)"]
     assert row["value"] > 0.01 and " · status" in row["what"]
+    fewer = replace(few, posterior_draws={n: v[:, :24] for n, v in few.posterior_draws.items()})
+    assert check(fewer, evidence).left_out["leave one out (Pareto k)"].startswith("24 draws are too few to leave")
 
 
 def test_every_check_has_a_case(healthy: Trust) -> None:

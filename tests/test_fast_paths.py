@@ -12,6 +12,7 @@ import pytest
 from benchmarks import fits
 
 import nousppl as nous
+from nousppl import alike
 from nousppl.inference import backend
 from nousppl.inference.backend import JAX
 from nousppl.inference.packed import log_density, packing
@@ -31,8 +32,12 @@ def test_the_short_way_is_the_long_way(origin: nous.Origin | None, monkeypatch: 
     monkeypatch.setattr(fits, "QUESTIONS", 60)
     monkeypatch.setattr(fits, "SOURCES", 20)
     ours = fits.case(origin)
-    assert one_of.alone(ours.layout) and ours.layout.in_place
+    assert one_of.alone(ours.layout)
     value, gradient = value_and_gradient(ours)
+    monkeypatch.setattr(alike, "WORTH", np.inf)
+    ours = fits.case(origin)
+    assert ours.layout.in_place
+    assert np.isclose(value_and_gradient(ours)[0], value, rtol=1e-6)
     monkeypatch.setattr(one_of, "alone", lambda layout: False)
     ours = ours._replace(layout=ours.layout._replace(in_place=False))
     monkeypatch.setattr(backend, "WRITTEN_OUT", 0)
@@ -47,6 +52,7 @@ def test_claims_in_another_order_are_gathered(monkeypatch: pytest.MonkeyPatch) -
     the density is another one."""
     monkeypatch.setattr(fits, "QUESTIONS", 60)
     monkeypatch.setattr(fits, "SOURCES", 20)
+    monkeypatch.setattr(alike, "WORTH", np.inf)
     dated = fits.table()
     monkeypatch.setattr(fits, "table", lambda: dated.assign(time=dated["time"].where(dated["time"] != 3)))
     ours = fits.case(nous.Origin(lag=False, orders=1))
@@ -66,28 +72,30 @@ def test_the_density_is_that_of_the_enumerated_model(monkeypatch: pytest.MonkeyP
             assert fits.difference(fits.case(origin), origin is not None, plainly) < fits.SAME
 
 
-def again(ours: fits.Case) -> list[str]:
-    """What compiled code computes of the parameters inside its loops over claims: logs, roots and so on of vectors that
-    are as long as the parameters."""
+def again(ours: fits.Case, size: int) -> list[str]:
+    """What compiled code computes inside its loops over claims of vectors of some size: logs, roots and so on."""
     pack = packing(ours.plan, 0)
     density = log_density(JAX, ours.plan, ours.layout, pack)
     code = jax.jit(density).lower(jnp.zeros(pack.size), fits.not_centred(ours)).compile().as_text()
     claims, found = ours.layout.slots, []
     for computation in re.findall(r"^%fused.*?^}", code, re.MULTILINE | re.DOTALL):
         if f"[{claims}" in computation.splitlines()[0].partition("->")[2]:
-            size = rf"= f\d+\[{pack.size}\]\S* "
-            found += re.findall(size + r"(log|log-plus-one|exponential|sqrt|divide|select)\(", computation)
+            of_size = rf"= f\d+\[{size}\]\S* "
+            found += re.findall(of_size + r"(log|log-plus-one|exponential|sqrt|divide|select)\(", computation)
     return found
 
 
-def test_the_parameters_are_transformed_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """And not for each claim, as the compiler likes to."""
+@pytest.mark.parametrize("worth", [np.inf, alike.WORTH], ids=["claim by claim", "alike"])
+def test_what_sources_have_is_computed_once(worth: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And not for each claim, as the compiler likes to: effects, and the reliability of claims that are alike."""
     monkeypatch.setattr(fits, "QUESTIONS", 60)
     monkeypatch.setattr(fits, "SOURCES", 20)
+    monkeypatch.setattr(alike, "WORTH", worth)
     ours = fits.case(None)
-    assert again(ours) == []
+    assert len(ours.stacked["claim_zero"][0]) == (20 if np.isfinite(worth) else 480)
+    assert again(ours, 20) == []
     monkeypatch.setattr(type(JAX), "once", staticmethod(lambda values: values))
-    assert again(ours)
+    assert again(ours, 20)
 
 
 @pytest.mark.parametrize("flag", [True, False])

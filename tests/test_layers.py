@@ -20,9 +20,9 @@ LAYERS = {
     "evidence": "tables evidence folds question _denials _files _merging _notes _reading _record _record_files "
     "_settling _soft _sources _times _values",
     "models": "models.*",
-    "compile": "affinity parts items sets numbers number_layout number_worlds own settled shaped statements periods "
-    "period_arrays shown domains cells encode default_priors blueprint slots lanes listed denied difficulty text "
-    "compile votes padding beside simulate "
+    "compile": "affinity alike parts items sets numbers number_layout number_worlds own settled shaped statements "
+    "periods period_arrays shown domains cells encode default_priors blueprint slots lanes listed denied difficulty "
+    "text compile votes padding beside simulate "
     "simulate_lists pair_world unfold unfold_time",
     "inference": "inference.*",
     "fit": "asking whole_lists number_asking number_simulate number_written densify fitting importance kin "

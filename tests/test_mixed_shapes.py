@@ -32,7 +32,7 @@ MODEL = nous.TrustModel(
     shapes=SHAPES,
     answers={"away": 3, "allergy": ["milk", "nuts"], "colour": ["red", "blue"]},
 )
-FAST = nous.SVI(steps=100, draws=20, weighed=0)
+FAST = nous.SVI(steps=100, draws=40, weighed=0)
 ENTITIES = 8
 
 

@@ -277,8 +277,10 @@ def test_probabilities_sum_to_one_over_all_sequences(K: Any, derived: bool, erro
 # ------------------------------------------------------------------------------------------------ negative controls
 
 
-def all_are_original(xp: Any, layout: Any, data: Any, theta: Any, originality: Any) -> Any:
-    return BASE_SUMS(xp, layout, data, theta, originality * 0.0 + 1.0)
+def all_are_original(xp: Any, layout: Any, data: Any, originality: Any, time: Any, rate: Any) -> Any:
+    # Without times they are the counts behind the popularity of wrong answers.
+    everyone = originality if time is None else originality * 0.0 + 1.0
+    return ORIGINALS(xp, layout, data, everyone, time, rate)
 
 
 def repeats_are_popular(xp: Any, layout: Any, data: Any, originality: Any, *rest: Any) -> Any:
@@ -318,9 +320,14 @@ def texts_of_strangers(xp: Any, layout: Any, data: Any, theta: Any, originality:
 
 
 AFFINITY_SUMS, TEXT_SUMS, LISTED_SUMS = origin.affinity_sums, origin.text_sums, origin.listed_sums
-BASE_SUMS, POPULARITY, RELIABILITY, BETAS = origin._base_sums, one_of.popularity, one_of.reliability, one_of.betas
+ORIGINALS, POPULARITY, RELIABILITY, BETAS = (
+    origin.sums_of_originals,
+    one_of.popularity,
+    one_of.reliability,
+    one_of.betas,
+)
 BROKEN = {
-    "every claim counts as an original": (origin, "_base_sums", all_are_original),
+    "every claim counts as an original": (origin, "sums_of_originals", all_are_original),
     "popularity counts repeats": (one_of, "popularity", repeats_are_popular),
     "all errors are equally shared": (one_of, "betas", all_share_alike),
     "no clip": (one_of, "clip", lambda xp, law, *rest: law),
