@@ -76,7 +76,7 @@ class SVI:
     full_size: int = 200
     tolerance: float = 0.5
     batch_claims: int = 400_000
-    weighed: int = 1000
+    weighed: int = 2000
 
     def __post_init__(self) -> None:
         if self.steps < 1 or self.draws < 1 or self.samples < 1:

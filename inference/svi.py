@@ -40,10 +40,13 @@ VOTE_BLOCKS = 1
 CLIMB_BLOCKS = 2
 """Blocks without noise after that: only the means move, quickly, to where the posterior is."""
 CLIMB_RATE = 3.0
-WEIGHED_CLAIMS, WEIGHED_PARAMETERS = 20_000, 64
+WEIGHED_CLAIMS, WEIGHED_PARAMETERS = 20_000, 128
 """Claims, in all orders that are averaged, and parameters up to which draws are taken by importance: with more claims
 the guide is closer and a step dearer, with more parameters few draws would carry all the weight."""
-EFFECTIVE = 0.2
+TAILS, WIDER = 5, 1.2
+"""Degrees of freedom and scale of the draws of the standard deviations of groups that are weighed: of 5 levels the
+posterior has such tails."""
+EFFECTIVE = 0.1
 """Least share of the weighed draws that must be effective; where fewer are the weights are tempered."""
 
 Progress = Callable[[int, float], None]
@@ -197,7 +200,7 @@ def course(
     average = jax.tree.map(lambda *parts: sum(parts) / len(parts), *averages)
     vectors = draw(average, seed, options.draws)
     if weigh and count == 1 and not (start and start.still) and np.isfinite(losses[-BLOCK:]).all():
-        vectors = yield from by_importance(average, options, generator)
+        vectors = yield from by_importance(average, pack, options, generator)
     values = constrain(plan, pack, vectors)
     chained: dict[str, NDArray[Any]] = {name: value[None] for name, value in values.items()}
     return Fit(chained, {"loss": np.array(losses)}, settled, _advice(losses, taken, settled, count), average)
@@ -210,20 +213,25 @@ def is_weighed(layout: Layout, pack: Packing, options: SVI) -> bool:
 
 
 def by_importance(
-    state: State, options: SVI, generator: np.random.Generator
+    state: State, pack: Packing, options: SVI, generator: np.random.Generator
 ) -> Generator[Block, Done, NDArray[np.float64]]:
     """Draws of the guide taken by importance, (draws, size), with truncated weights (Ionides 2008).
 
-    A normal guide is narrower than a posterior with long tails, most of all in the standard deviations of groups. The
-    ratios come from steps of length 0, so that nothing else is compiled: the loss of a step is minus the log density at
-    its draw, less the entropy of the guide.
+    A normal guide is narrower than a posterior with long tails, most of all in the standard deviations of groups: in
+    these the draws are from a wider one with longer tails, Student's t (Geweke 1989). The ratios come from steps of
+    length 0, so that nothing else is compiled: the loss of a step is minus the log density at its draw, less the
+    entropy of the guide.
     """
-    vectors, logs, restart = [], [], state
+    vectors, logs, spreads = [], [], list(pack.spreads)
     for _ in range(-(-options.weighed // BLOCK)):
         noise = generator.standard_normal((BLOCK, 1, len(state.mean)))
-        _, _, losses = yield Block(restart, noise, np.zeros(BLOCK, np.int64), False, 1.0, 0.0)
+        noise[:, 0, spreads] = WIDER * generator.standard_t(TAILS, (BLOCK, len(spreads)))
+        _, _, losses = yield Block(state, noise, np.zeros(BLOCK, np.int64), False, 1.0, 0.0)
+        square = np.square(noise[:, 0])
+        minus_log = 0.5 * square
+        minus_log[:, spreads] = 0.5 * (TAILS + 1) * np.log1p(square[:, spreads] / (WIDER**2 * TAILS))
         vectors.append(place(state, noise[:, 0]))
-        logs.append(0.5 * np.square(noise[:, 0]).sum(1) - losses)
+        logs.append(minus_log.sum(1) - losses)
     drawn, ratios = np.concatenate(vectors), np.concatenate(logs)
     ratios = np.where(np.isfinite(ratios), ratios, -np.inf)
     weight = np.exp(ratios - ratios.max())

@@ -1,4 +1,4 @@
-"""The law of wrong answers: uniform or learned by confusion, the more probable the more popular they are, and clipped so
+"""The law of wrong answers: uniform or learned by confusion, more probable the more popular they are, and clipped so
 that in an open domain no answer is likelier as an error than as the truth."""
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from sbc_cases import PLAIN, design
-from scipy.stats import halfnorm, kstest, norm
+from scipy.stats import halfnorm, kstest, norm, t
 
 import nousppl as nous
 from nousppl.blueprint import centring, draw_up
@@ -72,9 +72,10 @@ def test_effects_are_centred_by_degrees() -> None:
 # -------------------------------------------------------------------------------------------------- draws by importance
 
 
-def run(state: State, density: Any, options: SVI, seed: int = 0) -> NDArray[np.float64]:
+def run(state: State, density: Any, options: SVI, seed: int = 0, spreads: tuple[int, ...] = ()) -> NDArray[np.float64]:
     """Draws by importance where a step's loss is that of ``density``."""
-    asking = svi.by_importance(state, options, np.random.default_rng(seed))
+    pack = packed.Packing((), len(state.mean), 0, spreads)
+    asking = svi.by_importance(state, pack, options, np.random.default_rng(seed))
     block = next(asking)
     while True:
         assert block.rate == 0.0 and block.restart is state
@@ -100,6 +101,23 @@ def test_draws_are_taken_by_importance() -> None:
     assert drawn.shape == (4000, 2)
     np.testing.assert_allclose(drawn.std(0), 1.0, atol=0.04)
     np.testing.assert_allclose(drawn.mean(0), 0.0, atol=0.06)
+
+
+def test_long_tails_of_a_spread_are_reached(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Draws of a normal guide hardly reach where a spread of few levels may be."""
+
+    def long_tailed(vectors: NDArray[np.float64]) -> NDArray[np.float64]:
+        return t.logpdf(vectors[:, 0], 5) + norm.logpdf(vectors[:, 1])
+
+    def far() -> float:
+        drawn = run(narrow(0.8), long_tailed, SVI(weighed=20_000, draws=8000), spreads=(0,))
+        np.testing.assert_allclose(drawn[:, 1].std(), 1.0, atol=0.06)
+        return float(np.quantile(drawn[:, 0], 0.995) / t.ppf(0.995, 5))
+
+    assert far() == pytest.approx(1.0, abs=0.1)
+    monkeypatch.setattr(svi, "TAILS", 10_000)
+    monkeypatch.setattr(svi, "WIDER", 1.0)
+    assert far() < 0.9
 
 
 def test_draws_by_importance_are_in_no_order() -> None:
