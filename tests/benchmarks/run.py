@@ -1,7 +1,7 @@
 """Computes the figures to reach and prints one table: ``python tests/benchmarks/run.py [names] [--data FOLDER]``.
 
 Names: robust, worlds, order, covid, crowd, product, one_question, flights, echoes, batches, scale, change, lists,
-states, numeric, traps, pollsters, fits; all where none is given.
+states, numeric, traps, pollsters, agreement, fits; all where none is given.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ NAMES = (
     "numeric",
     "traps",
     "pollsters",
+    "agreement",
     "fits",
 )
 
