@@ -46,8 +46,9 @@ the guide is closer and a step dearer, with more parameters few draws would carr
 TAILS, WIDER = 5, 1.2
 """Degrees of freedom and scale of the draws of the standard deviations of groups that are weighed: of 5 levels the
 posterior has such tails."""
-EFFECTIVE = 0.1
-"""Least share of the weighed draws that must be effective; where fewer are the weights are tempered."""
+ENOUGH, LEAST, MOST = 200, 0.1, 0.2
+"""So many of the weighed draws must be effective, a tenth of them if that is more and a fifth if that is fewer; where
+fewer are the weights are tempered."""
 
 Progress = Callable[[int, float], None]
 """Called after each block with the number of steps taken and the mean loss."""
@@ -244,11 +245,12 @@ def by_importance(
 
 def tempered(weight: NDArray[np.float64]) -> NDArray[np.float64]:
     """Weights raised to the largest power, at most 1, at which the effective number of draws (Kish 1965) is a share of
-    at least `EFFECTIVE`, so that a few draws never stand for all."""
+    at least what `ENOUGH` says, so that a few draws never stand for all."""
+    share = np.clip(ENOUGH / len(weight), LEAST, MOST)
     low, high, power = 0.0, 1.0, 1.0
     while power == 1.0 or high - low > 1e-3:
         found = weight**power
-        enough = found.sum() ** 2 / np.square(found).sum() >= EFFECTIVE * len(weight)
+        enough = found.sum() ** 2 / np.square(found).sum() >= share * len(weight)
         if power == 1.0 and enough:
             return weight
         low, high = (power, high) if enough else (low, power)

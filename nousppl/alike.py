@@ -48,7 +48,7 @@ def alike(problems: Sequence[Arrays]) -> list[Alike] | None:
 
 def _kinds(arrays: list[NDArray[Any]]) -> Alike:
     """Claims in which all rows of all arrays are equal."""
-    columns = [row for array in arrays for row in array.reshape(-1, array.shape[-1])]
+    columns = [row for array in arrays for row in np.atleast_2d(array)]
     kind = np.zeros(len(columns[0]), np.int64)
     for column in columns:
         codes, values = pd.factorize(column, use_na_sentinel=False)

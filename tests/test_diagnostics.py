@@ -181,7 +181,7 @@ def test_liars_by_prior_without_a_settled_fact() -> None:
 
 def test_one_question_teaches_nothing(small: World, evidence: nous.Evidence) -> None:
     few = evidence.subset([0])
-    trust = model(small).fit(few, nous.SVI(full_size=5), seed=1, learn_from="settled")
+    trust = model(small).fit(few, nous.SVI(full_size=5, draws=2000, weighed=4000), seed=1, learn_from="settled")
     found = check(trust).found
     assert set(found.index) == {"covariance", "echoes identified", "groups learned"}
     assert found.loc["covariance", "what"] == "reliability_1|source"

@@ -152,7 +152,9 @@ def mirror(start: str) -> float:
         def reversed_start(plan: Any, pack: Any) -> Any:
             state = blueprint_start(plan, pack)
             place = next(s.start for s in pack.slots if s.name == "reliability_Intercept")
-            return state._replace(mean=state.mean.at[place].set(-4.0))
+            mean = state.mean.copy()
+            mean[place] = -4.0
+            return state._replace(mean=mean)
 
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(svi, "initial", reversed_start)

@@ -132,8 +132,12 @@ def test_without_originality_strangers_look_like_echoes_of_the_flood(
 
     trust = model(2).default_trust()
     heard = gain()
-    kept = origin._base_sums
-    monkeypatch.setattr(origin, "_base_sums", lambda xp, *rest: kept(xp, *rest[:-1], rest[-1] * 0.0 + 1.0))
+    kept = origin.sums_of_originals
+    monkeypatch.setattr(
+        origin,
+        "sums_of_originals",
+        lambda xp, layout, data, originality, *rest: kept(xp, layout, data, originality * 0.0 + 1.0, *rest),
+    )
     cell_logs.clear_cache()
     assert gain() < 0.3 * heard
 

@@ -2,7 +2,7 @@
 parameters.
 
 What is compared is the posteriors that the two methods give, so that many draws are kept and weighed; a trust keeps 200
-draws of 2,000 by default, whose means scatter by a tenth of a standard deviation. Chains are long and take small steps;
+draws of 1,000 by default, whose means scatter by a tenth of a standard deviation. Chains are long and take small steps;
 the table says how many of their 8,000 draws diverged.
 """
 
