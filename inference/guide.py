@@ -19,8 +19,7 @@ from nousppl.models.program import Plan
 
 STRIDE = 0.5
 """A row of the factor has as many elements as there are parameters before it, and all of them jitter by the step size
-of
-the optimiser: their steps are this much smaller, so that together they do not drown the row's scale."""
+of the optimiser: their steps are this much smaller, so that together they do not drown the row's scale."""
 
 
 SURE = 0.9

@@ -230,7 +230,7 @@ def _round_up(size: int) -> int:
 def pad(problem: Problem, layout: Layout) -> dict[str, NDArray[Any]]:
     """Arrays of the problem with the sizes of ``layout``; what is added takes part in no sum.
 
-    The arrays of claims (``claim_...``) keep their size unless ``pad_claims`` is used: they belong to the designs.
+    The arrays of claims (``claim_...``) keep their size: they belong to the designs.
     """
     out = padded_lanes(problem.data, problem.layout, layout) | padded_numbers(problem.data, problem.layout, layout)
     for name, array in problem.data.items():
