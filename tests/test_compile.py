@@ -430,3 +430,13 @@ def test_batches_cover_each_question_once_with_the_right_weight() -> None:
     whole, scaled = total([everything]), total(parts)
     assert np.mean(scaled) == pytest.approx(whole[0], rel=1e-4)
     assert np.std(scaled) > 0.01 * abs(whole[0])
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_rows_lie_in_the_order_of_the_chains_of_all_claims(seed: int) -> None:
+    """So that sums over what came before in a question gather nothing."""
+    evidence, model = random_case(seed, questions=3, claims=5, soft=True, undated=True)
+    encoded = draw_up(model, evidence).encode(evidence)
+    problem = compile_problem(encoded, np.arange(encoded.parts.questions))
+    np.testing.assert_array_equal(problem.data["chain_order"][0], np.arange(problem.layout.rows))
+    assert (problem.data["chain_order"][1] != np.arange(problem.layout.rows)).any()
