@@ -107,7 +107,10 @@ def schedules() -> dict[str, Any]:
         origin=None, errors=nous.Errors(difficulty=False), base_rates="learned", answers={"x": ["T", "F"]}
     )
     evidence = nous.Evidence(claims, settled=settled.iloc[:100])
-    out: dict[str, Any] = {how: model.fit(evidence, learn_from=how, seed=0) for how in ("settled", "cut", "all")}
+    method = nous.SVI(draws=1000, weighed=5000)
+    out: dict[str, Any] = {
+        how: model.fit(evidence, method, learn_from=how, seed=0) for how in ("settled", "cut", "all")
+    }
     asked = evidence.subset(np.arange(100, 600))
     out["loss"] = {
         how: float(trust.posteriors(asked).score(settled.iloc[100:])["log_loss"]) for how, trust in out.items()
