@@ -103,7 +103,7 @@ def test_a_fit_among_many_is_the_fit_alone(sets: Sets) -> None:
     effects = ranked.natural(few, {name: side_by_side[2].draws[name] for name in few.plan.raw_names})
     for name, value in alone.posterior_draws.items():
         # Draws are taken by importance: rounding may tip which of two neighbours one is.
-        assert np.isclose(effects[name][0], value[0], rtol=5e-3, atol=5e-3).mean() >= 0.95
+        assert np.isclose(effects[name][0], value[0], rtol=5e-3, atol=5e-3).mean() >= 0.9
     own = PLAIN.fit(few.evidences[1], options, few.seeds[1], learn_from="all").posterior_draws[name]
     assert np.isclose(effects[name][0], own[0], rtol=5e-3, atol=5e-3).mean() < 0.5
 
