@@ -31,7 +31,8 @@ class Echo(NamedTuple):
     """What `popularity` gives, where the sums over earlier originals are the same ones: weights do not fade."""
     weights: tuple[Array, Array, Array] | None = None
     """The weights of looking for oneself (slots,), of repeating this row's value (rows,), and of both and of repeating
-    something else (slots,): the chances above are the first two, divided by the third."""
+    something else (slots,): the chances above are the first two, divided by the third. None where the chances were
+    changed since."""
     lasting: Array | None = None
     """(slots,) chance that a claim that is fresh is about the state, where it is not as given."""
 
@@ -156,6 +157,7 @@ def of_slots(xp: Namespace, layout: Layout, data: dict[str, Array], of_claims: A
     claims = of_claims.shape[0]
     if layout.in_place and claims == layout.slots:
         return of_claims
+    # Kept, or the compiler computes it anew for each slot; of many that costs as much as it saves.
     few = 2 * claims <= layout.slots
     return xp.take(xp.once({"": of_claims})[""] if few else of_claims, data["slot_claim"])
 
@@ -269,8 +271,7 @@ def echo(xp: Namespace, layout: Layout, data: dict[str, Array], theta: dict[str,
     original = _ratio(xp, layout, alpha, alpha + matched)
     # Where neither weights nor truths fade, the sums are those of the popularity of wrong answers.
     counts = None if layout.lag or layout.change else popularity(xp, layout, data, original)
-    times = data["chain_time"][:2] if layout.lag or layout.change else None
-    base, base_same, _ = counts or sums_of_originals(xp, layout, data, original, times, theta["rate"])
+    base, base_same, _ = counts or sums_of_originals(xp, layout, data, original, data["chain_time"][:2], theta["rate"])
     total = theta["strangers"] * base + strong
     same_value = theta["strangers"] * base_same + strong_same + text_sums(xp, layout, data, theta, original)
     if layout.links:

@@ -68,6 +68,7 @@ def told_by_parts(xp: Namespace, layout: Layout, data: dict[str, Array], theta: 
         fresh=xp.where(mine, xp.exp(either + factor), echo.fresh),
         repeated=xp.where(listed, xp.exp(log_or_nothing(xp, echo.repeated) + of_row), echo.repeated),
         lasting=xp.where(mine, xp.exp(alone + others - either), data["slot_lasting"]) if layout.lasting else None,
+        weights=None,
     )
 
 

@@ -38,14 +38,6 @@ class Loo(NamedTuple):
     """arviz's own object."""
 
 
-def too_few(draws: int) -> str:
-    """What is wrong with so few draws, and what to do."""
-    return (
-        f"{draws} draws are too few to leave questions out by importance: fit with {FEWEST} or more "
-        f"(nous.SVI(draws={FEWEST}), or num_samples)"
-    )
-
-
 def first_line() -> bool:
     """Whether the installed arviz is of the line 0.x."""
     return int(version("arviz").partition(".")[0]) < 1
@@ -75,7 +67,10 @@ def loo(log_likelihood: xr.DataArray, posterior: xr.Dataset) -> Loo:
 
     draws = log_likelihood.sizes["chain"] * log_likelihood.sizes["draw"]
     if draws < FEWEST:
-        raise InferenceError(too_few(draws))
+        raise InferenceError(
+            f"{draws} draws are too few to leave questions out by importance: fit with {FEWEST} or more "
+            f"(nous.SVI(draws={FEWEST}), or num_samples)"
+        )
     alone = efficiency(log_likelihood) if log_likelihood.sizes["chain"] == 1 else None
     data = container({"posterior": posterior, "log_likelihood": log_likelihood.to_dataset(name="questions")})
     with warnings.catch_warnings(), np.errstate(over="ignore"):

@@ -10,7 +10,7 @@ import pandas as pd
 
 from nousppl import arviz_bridge, checks, display, saving, summaries
 from nousppl.checks import Finding
-from nousppl.errors import QuestionError
+from nousppl.errors import InferenceError, QuestionError
 from nousppl.evidence import Evidence
 from nousppl.learned import learned_from, without_later_facts
 from nousppl.models.shapes import AnyOf, Number, WhileTrue
@@ -223,8 +223,8 @@ def _conflict(trust: Trust, evidence: Evidence) -> Finding | str:
 
 def _leave_one_out(trust: Trust, evidence: Evidence) -> Finding | str:
     logs = trust.log_likelihood(learned_from(trust, evidence, "diagnostics.check"))
-    draws = logs.sizes["chain"] * logs.sizes["draw"]
-    if draws < arviz_bridge.FEWEST:
-        return arviz_bridge.too_few(draws)
-    found = arviz_bridge.loo(logs, saving.datasets(trust)["posterior"])
+    try:
+        found = arviz_bridge.loo(logs, saving.datasets(trust)["posterior"])
+    except InferenceError as too_few:
+        return str(too_few)
     return checks.leave_one_out(found.pareto_k, found.good_k, [str(name) for name in logs["question"].to_numpy()])
